@@ -25,6 +25,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import open_spark
+from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
     FileAccount,
@@ -42,7 +43,14 @@ from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
 from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
-from forensics.ingest.read_plan import ReadPlan, plan_reading
+from forensics.ingest.container_accounts import (
+    CONTAINER_SPLIT,
+    ContainerAccount,
+    sum_containers,
+    wrong_sums,
+)
+from forensics.ingest.inputs import gather_inputs
+from forensics.ingest.read_plan import ReadPlan, plan_inputs
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
@@ -52,7 +60,7 @@ from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_result import Stopwatch, summarise_coverage
-from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
+from forensics.schemas import BREACHES, CLOCKS, CONTAINERS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
@@ -123,10 +131,11 @@ def finish_run(  # noqa: PLR0913, PLR0917
 
 def plan_archives(settings: Settings, notify: Notify) -> ReadPlan:
     """Plan which task reads what, and make the folders of the run."""
-    work = plan_reading(settings.archives, settings.split_size)
+    shutil.rmtree(settings.staging, ignore_errors=True)
+    inputs = gather_inputs(settings.archives, settings.commands, settings.staging, settings.limits)
+    work = plan_inputs(inputs, settings.split_size, settings.limits)
     for label, problem in work.problems:
         notify(f"warning: {label}: {problem}; the rest is read")
-    shutil.rmtree(settings.staging, ignore_errors=True)
     settings.tables.mkdir(parents=True, exist_ok=True)
     return work
 
@@ -142,6 +151,8 @@ def scan_archives(
     staged = settings.staging / "scan"
     engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
     files = load_accounts(staged, work)
+    containers = load_containers(staged, work)
+    save_containers(containers, files, settings.tables)
     mark_duplicates(files)
     assign_nodes(files)
     events = settings.tables / "events"
@@ -191,8 +202,28 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     )
     files = sum_accounts(row | {"account": json.loads(row["account"])} for row in table.to_pylist())
     for label, problem in work.problems:
-        files[label] = FileAccount(label, notes=[problem], broken=True)
+        account = files.setdefault(label, FileAccount(label))
+        account.notes.append(problem)
+        account.broken = True
     return files
+
+
+def load_containers(staged: Path, work: ReadPlan) -> dict[str, ContainerAccount]:
+    """Sum the accounts of all containers."""
+    table = ds.dataset(staged, format="parquet").to_table(
+        columns=["account"], filter=ds.field("split") == CONTAINER_SPLIT
+    )
+    return sum_containers(work.containers, map(json.loads, table["account"].to_pylist()))
+
+
+def save_containers(
+    containers: Mapping[str, ContainerAccount], files: Mapping[str, FileAccount], tables: Path
+) -> None:
+    """Write the table of containers; a run whose sums contradict each other ends here."""
+    rows = [containers[name].to_row() for name in sorted(containers)]
+    write_table(pa.Table.from_pylist(rows, schema=CONTAINERS), tables / "containers")
+    for wrong in wrong_sums(containers, (file.container for file in files.values())):
+        raise ForensicsError(f"the accounts do not add up: {wrong}; please report this")
 
 
 def assign_kafka_versions(files: Mapping[str, FileAccount], events: Path) -> None:

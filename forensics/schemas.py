@@ -213,6 +213,40 @@ FILES = pa.schema(
     ]
 )
 
+# One folder, archive or compressed file: what was found in it, read, and left out, and why.
+CONTAINERS = pa.schema(
+    [
+        ("container", pa.string()),
+        # the container that it is an entry of; null: it was named by the user
+        ("inside", pa.string()),
+        # folder, tar, zip, or what was opened one after the other, as in "gzip, tar"
+        ("format", pa.string()),
+        # how it was read: member by member, by its directory, in order
+        ("how", pa.string()),
+        # its size on disk; null where it came out of a stream
+        ("bytes", pa.int64()),
+        # those that were found: they were read, or left out
+        ("entries", pa.int64()),
+        ("read", pa.int64()),
+        ("left_out", pa.int64()),
+        (
+            "reasons",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("reason", pa.string()),
+                        ("entries", pa.int64()),
+                        ("examples", pa.list_(pa.string())),
+                    ]
+                )
+            ),
+        ),
+        ("damaged", pa.string()),
+        # the limits that were met
+        ("limits", pa.list_(pa.string())),
+    ]
+)
+
 CLOCKS = pa.schema(
     [
         ("node", pa.string()),

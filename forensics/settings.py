@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
+
 # How bad a finding can be, from the least to the worst; `fail_on` names one of them.
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 # How much one task reads of a plain file: worth a task, and small enough to spread the work.
@@ -25,6 +27,10 @@ class Settings:
     fail_on: str | None = None
     # whether the exit code tells of what could not be read
     strict: bool = False
+    # commands whose output is read, too
+    commands: tuple[str, ...] = ()
+    # how far an archive may lead the reader
+    limits: Limits = DEFAULT_LIMITS
     # the words of the command line
     command: tuple[str, ...] = ()
     # where Great Expectations writes its own pages of the checks; null: nowhere

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
+@click.argument("archives", nargs=-1, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "-o",
     "--out",
@@ -67,6 +67,20 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
 )
+@click.option(
+    "--command",
+    "commands",
+    metavar="COMMAND",
+    multiple=True,
+    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
+)
+@click.option(
+    "--limit",
+    "limit_words",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be read, and how long it takes.")
 @JSON_OPTION
 @QUIET_OPTION
@@ -76,6 +90,7 @@ def command(
     *,
     classes: str | None,
     map_path: Path | None,
+    limit_words: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     quiet: bool,
@@ -84,7 +99,8 @@ def command(
     """Read log archives and write the postmortem page, findings.json and tables.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip (told by content, not by name);
-    several are read as one cluster's.
+    several are read as one cluster's. It may be - for standard input, a pipe, or an address
+    (https://, s3://).
 
     Ends with 0 when it is done, 1 when it failed, 2 when the command line makes no sense, 3 as
     --fail-on says, 4 when the logs do not let anyone tell, and 130 when it was interrupted.
@@ -106,9 +122,13 @@ def command(
       kafka-forensics postmortem logs.tar.gz -o out --redact hosts,ips,principals
       kafka-forensics postmortem broker-1/ broker-2/ clients.zip -o out --master 'local[4]'
     """
+    from forensics.lib.limits import parse_limits
     from forensics.settings import Settings
 
-    settings = Settings(archives, out or Path(), command=command_words(), **options)
+    if not archives and not options["commands"]:
+        raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
+    limits = parse_limits(limit_words)
+    settings = Settings(archives, out or Path(), command=command_words(), limits=limits, **options)
     if dry_run:
         _preview(settings, as_json=as_json)
         return

@@ -105,7 +105,7 @@ def test_a_run_that_fails_says_so_too(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(pipeline, "plan_reading", fails)
+    monkeypatch.setattr(pipeline, "plan_inputs", fails)
     save_result(tmp_path, RunOutcome(ExitCode.DONE, "an earlier run"))
 
     said = ("postmortem", "logs", "-o", "out")

@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import tarfile
 import time
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,14 +18,17 @@ from typing import Any
 from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accounts
 from forensics.events.packs import open_pack, packs_to_json
 from forensics.events.scan import load_scanner
-from forensics.ingest.archive_reader import open_zip_member, unpack_files
-from forensics.ingest.compression import DamageError, Readable
-from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
+from forensics.ingest.archive_reader import open_parts
+from forensics.ingest.inputs import gather_inputs
+from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_inputs
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
 # How much is read of each file on disk, and of each text in it.
 HEAD_BYTES = 512 << 10
+_BLOCK = 64 << 10
+# So many files are looked at; more would only show more of the same.
+MAX_FILES = 300
 # What Spark, rules and the page take at best and at worst, whatever is read.
 _STARTUP_SECONDS = (10.0, 60.0)
 # A scan of whole files takes less for each byte than one of heads; the history adds to it.
@@ -79,7 +79,12 @@ class Preview:
 
 def preview_run(settings: Settings) -> Preview:
     """Read the head of each file that a postmortem would read."""
-    work = plan_reading(settings.archives, settings.split_size)
+    with TemporaryDirectory(prefix="kafka-forensics-") as folder:
+        inputs = gather_inputs(settings.archives, settings.commands, Path(folder), settings.limits)
+        return _preview(plan_inputs(inputs, settings.split_size, settings.limits), settings)
+
+
+def _preview(work: ReadPlan, settings: Settings) -> Preview:
     scan = load_scanner(packs_to_json([open_pack(path) for path in settings.packs])).scan
     partly: list[str] = []
     sizes: dict[str, int | None] = {}
@@ -108,53 +113,44 @@ def preview_run(settings: Settings) -> Preview:
 
 def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
     """Yield each text with its name, its size on disk where it has one, and its head."""
+    looked_at = 0
     for split in work.splits:
         if split.number or split.role == "digest":
             continue
-        with open(split.path, "rb") as file:
-            if split.role == "range":
-                file.seek(split.data_offset)
-                yield split.file, split.size, _head(file, min(split.size, HEAD_BYTES))
-                continue
-            file.seek(split.data_offset)
-            source = open_zip_member(split.path, split.member) if split.member else file
-            limited = _Limited(source, HEAD_BYTES)
-            inside = False
-            for item in unpack_files(split.file, limited):
-                inside = inside or item.file != split.file
-                if item.damaged and limited.used_up:
-                    # It only seems damaged, since it is read in part.
-                    break
-                yield item.file, None if inside else split.bytes, _head(item.source, HEAD_BYTES)
-            if inside and limited.used_up and split.bytes > HEAD_BYTES:
-                partly.append(split.file)
+        if looked_at >= MAX_FILES:
+            partly.append(split.file)
+            continue
+        limited = split
+        if split.role not in ("tar", "zip"):
+            size = min(split.size, HEAD_BYTES)
+            limited = replace(split, end=min(split.end, size), size=size)
+        is_cut = limited.size < split.size
+        inside = False
+        for part in open_parts(limited, block=_BLOCK):
+            unpacked = part.unpacked
+            inside = inside or part.file != split.file
+            if unpacked.damaged and is_cut:
+                # It only seems damaged, since it is read in part.
+                break
+            looked_at += 1
+            known = split.size if split.role == "range" else split.bytes
+            yield part.file, None if inside else known, _head(part.blocks, HEAD_BYTES)
+            if looked_at >= MAX_FILES:
+                break
+        if inside and split.role != "range" and (is_cut or looked_at >= MAX_FILES):
+            partly.append(split.file)
 
 
-def _head(source: Readable, left: int) -> bytes:
-    """Read the first whole lines; a source returns less at a time than it is asked for."""
+def _head(blocks: Iterator[bytes], left: int) -> bytes:
+    """Read the first whole lines."""
     parts = []
-    with suppress(DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
-        while left > 0 and (part := source.read(left)):
-            parts.append(part)
-            left -= len(part)
+    for block in blocks:
+        parts.append(block[:left])
+        left -= len(parts[-1])
+        if left <= 0:
+            break
     head = b"".join(parts)
     return head[: head.rfind(b"\n") + 1] or head
-
-
-class _Limited:
-    """The beginning of a stream."""
-
-    def __init__(self, source: Readable, left: int) -> None:
-        self._source, self._left = source, left
-
-    @property
-    def used_up(self) -> bool:
-        return self._left == 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = self._source.read(self._left if size < 0 else min(size, self._left))
-        self._left -= len(data)
-        return data
 
 
 def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, float]:
@@ -171,7 +167,7 @@ def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, f
 
 def _unpacked_bytes(split: Split) -> float:
     # Logs pack to about a tenth; the exact ratio is not worth reading them.
-    return split.bytes * (1 if split.role == "range" else 10)
+    return split.bytes * (1 if split.role in ("range", "tar") else 10)
 
 
 def _cores(master: str | None) -> int:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.documents.years import find_window, settle_years
+from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -182,6 +183,8 @@ class FileAccount:
     heads: dict[str, str] = field(default_factory=dict)
     # records by the wrappers of their lines, the outermost first; "" for those without
     forms: Counter[str] = field(default_factory=Counter)
+    # what it is an entry of: a folder, an archive, a compressed file
+    container: str | None = None
     broken: bool = False
     # whether it is no log, but something else that lies beside logs
     is_document: bool = False
@@ -257,10 +260,13 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     """
     files: dict[str, FileAccount] = {}
     for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
+        if row["split"] == CONTAINER_SPLIT:
+            continue
         total = files.setdefault(row["file"], FileAccount(row["file"]))
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
         total.heads = account.get("heads") or total.heads
+        total.container = account.get("container") or total.container
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]

@@ -28,6 +28,7 @@ from forensics.ingest.archive_reader import (
     open_parts,
     open_splitter,
 )
+from forensics.ingest.container_accounts import CONTAINER_SPLIT, ContainerAccount
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
@@ -67,12 +68,19 @@ class Scanner:
     def scan(self, split: Split, meter: ReadCounter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the events of a split, and an account of every file in it."""
         if split.role == "digest":
-            digest = digest_file(split)
+            try:
+                digest = digest_file(split)
+            except OSError:
+                # The other splits of the file say that it is gone.
+                return
             account = {"sha256": digest.hexdigest(), "heads": digest.prefixes}
             yield _account_row(split.file, -1, account)
             return
-        for piece in open_parts(split, meter):
+        containers: list[ContainerAccount] = []
+        for piece in open_parts(split, meter, containers):
             yield from self._piece(piece)
+            yield from _container_rows(containers)
+        yield from _container_rows(containers)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
         reader = self.reader
@@ -206,6 +214,7 @@ class _PieceSummary:
     def to_account(self, counts: LineCounts) -> dict[str, Any]:
         if counts.long_lines:
             self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
+        self._notes += self._piece.unpacked.notes
         if self._piece.unpacked.damaged:
             self._notes.append(self._piece.unpacked.damaged)
         return vars(counts) | {
@@ -234,6 +243,7 @@ class _PieceSummary:
             "notes": self._notes,
             "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
+            "container": self._piece.container,
             "sha256": self._digest.hexdigest() if self._digest else None,
             "heads": self._digest.prefixes if self._digest else {},
         }
@@ -246,6 +256,13 @@ def _to_staged(events: pa.RecordBatch, piece: FilePart) -> pa.RecordBatch:
     columns[column] = pa.repeat(pa.scalar(piece.file), count)
     columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
+
+
+def _container_rows(finished: list[ContainerAccount]) -> Iterator[pa.RecordBatch]:
+    """Yield the accounts of containers that came to their ends."""
+    for one in finished:
+        yield _account_row(one.name, CONTAINER_SPLIT, vars(one))
+    finished.clear()
 
 
 def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:

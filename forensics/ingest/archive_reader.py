@@ -1,4 +1,4 @@
-"""Opens archives as streams of blocks, however they are nested; nothing is written to disk.
+"""Opens splits as parts of files, ready to be cut into records.
 
 A split is opened as one part of a file (a range of bytes), or as all files inside a stream.
 """
@@ -6,49 +6,38 @@ A split is opened as one part of a file (a range of bytes), or as all files insi
 from __future__ import annotations
 
 import hashlib
-import io
-import shutil
-import struct
-import tarfile
-import tempfile
-import zipfile
-import zlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import IO, cast
+from typing import IO
 
 from forensics.ingest import window_stacks
-from forensics.ingest.compression import (
-    DamageError,
-    Decompressed,
-    PeekableStream,
-    Readable,
-    Utf16Stream,
-    sniff_format,
-)
+from forensics.ingest.budget import DamageError
+from forensics.ingest.compression import Readable
+from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
+from forensics.ingest.tar_reader import TarReader
+from forensics.ingest.unpacking import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.window_stacks import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
 from forensics.ingest.written_times import day_in_name
+from forensics.ingest.zip_headers import ZipEntry, ZipError, read_directory
+from forensics.ingest.zip_reader import open_entry
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
 
 FIRST_PREFIX = 256
 _DIGITS_KEPT = 16
-# Small enough to stay in the processor's cache while it is looked at again and again.
-BLOCK = 4 << 20
 _SMALL_BLOCK = 64 << 10
-_MAX_DEPTH = 5
-# A format (gzip, tar, zip, utf-16, ..), and the name of the member that was taken.
-UnpackStep = tuple[str, str]
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
+# Bytes of a directory for an entry, at most on average; the last record ends a stretch anyway.
+_NO_END = 1 << 62
 
 
 class PrefixDigest:
@@ -88,186 +77,6 @@ class PrefixDigest:
 
 
 @dataclass
-class UnpackedFile:
-    """One text file on its way out of an archive; `damaged` is set when its stream breaks.
-
-    `steps` are the formats that were opened on the way, each with the member that was taken.
-    """
-
-    file: str
-    source: Readable
-    damaged: str | None = None
-    steps: tuple[UnpackStep, ...] = ()
-
-    @classmethod
-    def unreadable(cls, file: str, why: str) -> UnpackedFile:
-        """Build a file of which nothing can be read."""
-        return cls(file, io.BytesIO(), why)
-
-
-def unpack_files(
-    name: str, source: Readable, steps: tuple[UnpackStep, ...] = ()
-) -> Iterator[UnpackedFile]:
-    """Yield the text files of a stream, which may be compressed, an archive, or both."""
-    try:
-        head = PeekableStream(source)
-    except (DamageError, OSError) as error:
-        yield UnpackedFile.unreadable(name, str(error))
-        return
-    kind = sniff_format(head.head)
-    if len(steps) > _MAX_DEPTH and kind != "plain":
-        why = f"archives nested more than {_MAX_DEPTH} deep; not opened"
-        yield UnpackedFile.unreadable(name, why)
-    elif kind == "tar":
-        yield from _unpack_tar(name, head, steps)
-    elif kind == "zip":
-        yield from _unpack_zip(name, head, steps)
-    elif kind == "utf-16":
-        yield UnpackedFile(name, Utf16Stream(head), steps=(*steps, (kind, "")))
-    elif kind == "plain":
-        yield UnpackedFile(name, head, steps=steps)
-    else:
-        yield from unpack_files(name, Decompressed(head, kind), (*steps, (kind, "")))
-
-
-def read_blocks(unpacked: UnpackedFile, size: int = BLOCK) -> Iterator[bytes]:
-    """Read a file block by block, to the end or to the place where it breaks."""
-    try:
-        while block := unpacked.source.read(size):
-            yield block
-    except (DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
-        unpacked.damaged = str(error) or type(error).__name__
-
-
-def open_zip_member(path: str, member: str) -> Readable:
-    """Open one member of a zip file; reads its bytes itself, so that a truncation loses nothing."""
-    with storage.open_file(path) as file, zipfile.ZipFile(file) as archive:
-        info = archive.getinfo(member)
-    return _open_entry(storage.open_file(path), info)
-
-
-def _unpack_tar(
-    name: str, source: Readable, steps: tuple[UnpackStep, ...]
-) -> Iterator[UnpackedFile]:
-    stream = _EndsAtDamage(source)
-    try:
-        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK) as archive:
-            for member in archive:
-                if member.isreg() and not member.issparse():
-                    # The stream stands at the member's first byte; the member's own reader would
-                    # give nothing of a member that is not whole.
-                    whole = _TarMember(cast("Readable", archive.fileobj), member.size, stream)
-                    taken = (*steps, ("tar", member.name))
-                    yield from unpack_files(f"{name}!{member.name}", whole, taken)
-    except (tarfile.TarError, OSError, EOFError) as error:
-        stream.damage = stream.damage or DamageError(str(error))
-    if stream.damage:
-        yield UnpackedFile.unreadable(name, f"the archive breaks off: {stream.damage}")
-
-
-def _unpack_zip(
-    name: str, source: Readable, steps: tuple[UnpackStep, ...]
-) -> Iterator[UnpackedFile]:
-    """Unpack a zip inside something else; its index is at its end, so it is spooled first."""
-    with tempfile.TemporaryFile() as spool:
-        try:
-            shutil.copyfileobj(cast("IO[bytes]", source), spool)
-            archive = zipfile.ZipFile(spool)
-        except (DamageError, OSError, zipfile.BadZipFile) as error:
-            yield UnpackedFile.unreadable(name, f"zip not readable: {error}")
-            return
-        for info in archive.infolist():
-            if not info.is_dir():
-                taken = (*steps, ("zip", info.filename))
-                stream = _open_entry(spool, info)
-                yield from unpack_files(f"{name}!{info.filename}", stream, taken)
-
-
-def _open_entry(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:
-    if info.flag_bits & 1:
-        return _Unreadable("the entry is encrypted; unpack it first")
-    file.seek(info.header_offset)
-    header = file.read(_LOCAL_HEADER.size)
-    if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-        return _Unreadable("the entry's header is not where the index says")
-    _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
-    start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-    raw = _FileRange(file, start, info.compress_size, must_be_whole=True)
-    if info.compress_type == zipfile.ZIP_STORED:
-        return raw
-    if info.compress_type == zipfile.ZIP_DEFLATED:
-        return Decompressed(raw, "deflate")
-    if info.compress_type == zipfile.ZIP_BZIP2:
-        return Decompressed(raw, "bzip2")
-    why = f"compressed by method {info.compress_type}, which is not read; unpack it first"
-    return _Unreadable(why)
-
-
-@dataclass
-class _FileRange:
-    """Some bytes of an open file as a stream."""
-
-    file: IO[bytes]
-    offset: int
-    left: int
-    must_be_whole: bool = False
-
-    def read(self, size: int = -1, /) -> bytes:
-        self.file.seek(self.offset)
-        part = self.file.read(self.left if size < 0 else min(size, self.left))
-        if not part and self.left and size and self.must_be_whole:
-            message = f"the file ends {self.left} bytes before the entry does"
-            raise DamageError(message)
-        self.offset += len(part)
-        self.left -= len(part)
-        return part
-
-
-@dataclass
-class _EndsAtDamage:
-    """A stream that ends where it breaks: tarfile would throw away what it has read so far."""
-
-    source: Readable
-    damage: DamageError | None = None
-
-    def read(self, size: int = -1, /) -> bytes:
-        if self.damage is None:
-            try:
-                return self.source.read(size)
-            except DamageError as damage:
-                self.damage = damage
-        return b""
-
-
-@dataclass
-class _TarMember:
-    """A member that must have the length its archive promises."""
-
-    source: Readable
-    left: int
-    archive: _EndsAtDamage
-
-    def read(self, size: int = -1, /) -> bytes:
-        part = self.source.read(self.left if size < 0 else min(size, self.left))
-        self.left -= len(part)
-        if not part and self.left > 0 and size:
-            why = f": {self.archive.damage}" if self.archive.damage else ""
-            message = f"the archive ends {self.left} bytes before this file does{why}"
-            raise DamageError(message)
-        return part
-
-
-@dataclass
-class _Unreadable:
-    """A file that cannot be read at all, and why."""
-
-    why: str
-
-    def read(self, _size: int = -1, /) -> bytes:
-        raise DamageError(self.why)
-
-
-@dataclass
 class FilePart:
     """A part of one file: its blocks, and what the splitter must know of it.
 
@@ -286,6 +95,7 @@ class FilePart:
     before: bytes = b""
     # Reads a window of the file, if the blocks are only a part of it.
     read_window: Callable[[int], tuple[bytes, bool]] | None = None
+    container: str | None = None
 
 
 @dataclass(frozen=True)
@@ -365,21 +175,122 @@ def _open_lines(
     return OpenedPart(head, wrappers, headless, splitter, _mark_last(blocks))
 
 
-def open_parts(split: Split, counter: ReadCounter | None = None) -> Iterator[FilePart]:
-    """Open a split: one part for a range, one for every file inside a stream."""
-    with storage.open_file(split.path) as opened:
-        file = count_reads(opened, counter)
-        if split.role == "range":
-            yield _open_range(split, file)
+def open_parts(
+    split: Split,
+    counter: ReadCounter | None = None,
+    finished: list[ContainerAccount] | None = None,
+    block: int = BLOCK,
+) -> Iterator[FilePart]:
+    """Open a split: one part for a range, one for every file inside a stream.
+
+    A file that is gone since it was planned, or cannot be read any more, is a part with a damage.
+    The accounts of containers are added to `finished` as they come to their ends. Of a stream
+    `block` bytes are read at once.
+    """
+    masker = NameMasker()
+    # The names in a split are masked already.
+    finished = finished if finished is not None else []
+    unpacker = Unpacker(split.limits, split.size)
+    try:
+        with storage.open_file(split.path) as opened:
+            file = count_reads(opened, counter)
+            if split.role == "range":
+                yield _open_range(split, file)
+                return
+            for unpacked in _unpack(split, file, unpacker):
+                if split.note and unpacked.container == split.container:
+                    unpacked.notes.append(split.note)
+                container = unpacked.container and masker.mask(unpacked.container)
+                yield FilePart(
+                    masker.mask(unpacked.file), read_blocks(unpacked, block), unpacked,
+                    container=container,
+                )  # fmt: skip
+                finished += _masked(unpacker.finished, masker)
+                unpacker.finished.clear()
+    except OSError as error:
+        if not _is_gone(split.path, error):
+            raise
+        yield _gone(split, error)
+        if split.role != "range" and split.container is not None:
+            count = max(1, split.entries)
+            lost = ContainerAccount(split.container, read=1)
+            if count > 1:
+                lost.leave_out("could not be opened again", count=count - 1)
+            finished.append(lost)
+    finished += _masked(unpacker.finished, masker)
+
+
+def _unpack(split: Split, file: IO[bytes], unpacker: Unpacker) -> Iterator[UnpackedFile]:
+    """Yield the files of a stream, or of a stretch of an archive."""
+    if split.role == "stream":
+        stretch = FileRange(file, split.data_offset, split.size or split.end)
+        yield from unpacker.unpack(split.file, stretch, split.steps, split.container)
+    elif split.role == "tar":
+        stretch = FileRange(file, split.data_offset, split.size)
+        reader = TarReader(stretch, unpacker.budget, split.data_offset)
+        reader.expects_end = False
+        yield from unpacker.unpack_section(split.file, reader, split.entries)
+    else:
+        entries = _records(split, file, unpacker)
+        if not split.steps:
+            yield from unpacker.unpack_records(split.file, entries, split.entries)
             return
-        stream = (
-            open_zip_member(split.path, split.member)
-            if split.member
-            else _FileRange(file, split.data_offset, split.size or split.end)
-        )
-        names = NameMasker()
-        for unpacked in unpack_files(split.file, stream):
-            yield FilePart(names.mask(unpacked.file), read_blocks(unpacked), unpacked)
+        for _, source in entries:
+            yield from unpacker.unpack(split.file, source, split.steps, split.container)
+
+
+def _records(
+    split: Split, file: IO[bytes], unpacker: Unpacker
+) -> Iterator[tuple[ZipEntry, Readable]]:
+    """Yield entries of a zip by their records in its directory, from the first of the split."""
+    records = read_directory(file, split.data_offset, _NO_END, split.shift)
+    for _ in range(split.entries):
+        try:
+            _, entry = next(records)
+        except (ZipError, StopIteration):
+            return
+        try:
+            yield entry, open_entry(file, entry, unpacker.budget)
+        except DamageError as damage:
+            yield entry, _Unreadable(str(damage))
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A file that cannot be read at all, and why."""
+
+    why: str
+
+    def read(self, _size: int = -1, /) -> bytes:
+        raise DamageError(self.why)
+
+
+def _masked(accounts: Sequence[ContainerAccount], masker: NameMasker) -> Iterator[ContainerAccount]:
+    for one in accounts:
+        names = masker.mask_all([name for name in (one.name, one.parent) if name is not None])
+        yield one.renamed(names)
+
+
+def _is_gone(path: str, error: OSError) -> bool:
+    """Return True if one file is missing or changed, not all that this machine should see."""
+    if not isinstance(error, FileNotFoundError):
+        return True
+    return not storage.is_remote(path) and os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120 - a plain text
+
+
+def _gone(split: Split, error: OSError) -> FilePart:
+    """Return the part for a file that was there when the work was planned."""
+    if isinstance(error, FileNotFoundError):
+        why = "it was there when reading began, and is gone"
+    elif isinstance(error, IsADirectoryError):
+        why = "it was a file when reading began, and is a folder now"
+    else:
+        why = f"cannot be read: {error.strerror or error}"
+    unpacked = UnpackedFile.unreadable(split.file, why, split.container)
+    whole = split.number == 0 and split.end == split.size
+    return FilePart(
+        split.file, iter(()), unpacked, split.number, whole=whole, container=split.container
+    )
 
 
 def digest_file(split: Split) -> PrefixDigest:
@@ -436,7 +347,9 @@ def _open_range(split: Split, file: IO[bytes]) -> FilePart:
     if begin:
         begin = _next_line(file, split)
         before = _line_before(file, split, begin)
-    part = FilePart(split.file, _read_owned(file, split, begin), UnpackedFile(split.file, file))
+    unpacked = UnpackedFile(split.file, file, steps=split.steps, container=split.container)
+    blocks = _read_planned(_read_owned(file, split, begin), split, begin, unpacked)
+    part = FilePart(split.file, blocks, unpacked, container=split.container)
     part.number, part.begin, part.before = split.number, begin, before
     part.limit = None if split.end == split.size else split.end
     part.whole = split.end - split.begin == split.size
@@ -452,6 +365,21 @@ def _read_window(file: IO[bytes], split: Split, number: int) -> tuple[bytes, boo
     size = min(window_stacks.WINDOW, split.size - begin)
     text = b"".join(_read_range(file, split.data_offset + begin, size))
     return text, begin + window_stacks.WINDOW >= split.size
+
+
+def _read_planned(
+    blocks: Iterator[bytes], split: Split, at: int, unpacked: UnpackedFile
+) -> Iterator[bytes]:
+    """Read a range; a file that has shrunk or fails since it was planned is damaged."""
+    try:
+        for block in blocks:
+            at += len(block)
+            yield block
+    except OSError as error:
+        unpacked.damaged = f"cannot be read behind byte {at}: {error.strerror or error}"
+        return
+    if at < split.end:
+        unpacked.damaged = f"it ends {split.size - at} bytes before the length it had at first"
 
 
 def _read_owned(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
@@ -488,6 +416,23 @@ def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
 
 def _read_range(file: IO[bytes], offset: int, length: int, size: int = BLOCK) -> Iterator[bytes]:
     """Read bytes in blocks; seeks before each, as several readers share the file."""
-    source = _FileRange(file, offset, length)
+    source = FileRange(file, offset, length)
     while length > 0 and (block := source.read(size)):
         yield block
+
+
+@dataclass
+class FileRange:
+    """Some bytes of an open file as a stream; the file may be read by others meanwhile."""
+
+    file: IO[bytes]
+    offset: int
+    left: int
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes."""
+        self.file.seek(self.offset)
+        part = self.file.read(self.left if size < 0 else min(size, self.left))
+        self.offset += len(part)
+        self.left -= len(part)
+        return part

@@ -10,17 +10,17 @@ import bisect
 import hashlib
 import re
 import shlex
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 import numpy as np
 
-from forensics.ingest.archive_reader import UnpackStep, open_parts
-from forensics.ingest.compression import SNIFF_BYTES, sniff_format
+from forensics.ingest.archive_reader import open_parts
+from forensics.ingest.formats import SNIFF_BYTES, TEXT_FORMATS, sniff_format
 from forensics.ingest.read_plan import ReadPlan, Split
 from forensics.ingest.record_starts import HEAD_BYTES
+from forensics.ingest.unpacking import UnpackStep
 from forensics.lib import storage
 
 # Commands that read a compressed file, and the same from a pipe.
@@ -28,9 +28,21 @@ _READERS = {
     "gzip": ("zcat", "gzip -dc"),
     "bzip2": ("bzcat", "bzip2 -dc"),
     "xz": ("xzcat", "xz -dc"),
+    "lzma": ("xzcat", "xz -dc"),
     "zstd": ("zstdcat", "zstd -dc"),
-    "utf-16": ("iconv -f UTF-16 -t UTF-8", "iconv -f UTF-16 -t UTF-8"),
-}
+    "lz4": ("lz4 -dc", "lz4 -dc"),
+    "compress": ("zcat", "gzip -dc"),
+    "utf-8-sig": ("tail -c +4", "tail -c +4"),
+    "cr": (r"tr '\r' '\n' <", r"tr '\r' '\n'"),
+    **{
+        name: (f"iconv -f {name.upper()} -t UTF-8",) * 2
+        for name in (
+            "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
+        )
+    },
+}  # fmt: skip
+# The formats that tar recognises by itself, in a file.
+_KNOWN_TO_TAR = frozenset(("gzip", "bzip2", "xz", "lzma", "zstd", "compress"))
 # Commands that write an object of a store to a pipe.
 _FETCHERS = {
     "s3": "aws s3 cp {} -",
@@ -41,23 +53,6 @@ _FETCHERS = {
     "abfs": "hdfs dfs -cat {}",
     "abfss": "hdfs dfs -cat {}",
 }
-
-
-def unpack_steps(split: Split, inside: Sequence[UnpackStep]) -> tuple[UnpackStep, ...]:
-    """Return the steps from the file on disk to the text: those of the plan, and those after.
-
-    A plan itself opens a zip, and a tar that is not compressed.
-    """
-    if split.member:
-        return (("zip", split.member), *inside)
-    if split.data_offset:
-        with (
-            storage.open_file(split.path) as file,
-            tarfile.open(fileobj=file, mode="r:") as archive,
-        ):
-            member = next((one.name for one in archive if one.offset_data == split.data_offset), "")
-        return (("tar", member), *inside)
-    return tuple(inside)
 
 
 def shell_command(path: str, steps: Sequence[UnpackStep], first: int, last: int) -> str | None:
@@ -81,7 +76,7 @@ def shell_command(path: str, steps: Sequence[UnpackStep], first: int, last: int)
     left = list(steps)
     while left:
         kind, member = left.pop(0)
-        if kind in _READERS and left and left[0][0] == "tar" and not parts:
+        if kind in _KNOWN_TO_TAR and left and left[0][0] == "tar" and not parts:
             # tar detects how a file is compressed, but not how a pipe is.
             continue
         part = _shell_step(kind, member, "" if parts else quote_for_shell(path))
@@ -179,7 +174,7 @@ def look_up_lines(
             if not names:
                 continue
             numbers = sorted({n for name in names for a, b in spans[name] for n in range(a, b + 1)})
-            opened = FileLocation(part.file, split, unpack_steps(split, part.unpacked.steps))
+            opened = FileLocation(part.file, split, part.unpacked.steps)
             place = FoundFile(opened)
             place.lines, place.count = _read(part.blocks, numbers)
             place.damaged = part.unpacked.damaged
@@ -226,7 +221,10 @@ def _whole_files(plan: ReadPlan) -> Iterator[Split]:
     """Yield every file of a plan once, to be read from its begin to its end."""
     for split in plan.splits:
         if split.role != "digest" and split.number == 0:
-            yield replace(split, role="stream", begin=0, end=split.size or split.end)
+            if split.role != "range":
+                yield split
+                continue
+            yield replace(split, role="range", begin=0, end=split.size or split.end)
 
 
 def _candidates(split: Split, wanted: Iterable[str]) -> list[str]:
@@ -240,11 +238,11 @@ def _candidates(split: Split, wanted: Iterable[str]) -> list[str]:
 
 
 def _may_unpack(split: Split) -> bool:
-    if split.member:
+    if split.role in ("tar", "zip"):
         return True
     with storage.open_file(split.path) as file:
         file.seek(split.data_offset)
-        return sniff_format(file.read(SNIFF_BYTES)) not in ("plain", "utf-16")
+        return sniff_format(file.read(SNIFF_BYTES)) not in {"plain", *TEXT_FORMATS}
 
 
 def _read(

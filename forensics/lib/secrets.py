@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.lib.secret_patterns import MASK, PRIVATE_KEY, PROBE, STEPS
+from forensics.lib.text_safety import escape_undecodable
 
 _JOINTS = re.compile("([/!])")
 _BLOCK = re.compile(f"({PRIVATE_KEY[0]}).*?(?={PRIVATE_KEY[1]}|\\Z)", re.DOTALL)
@@ -45,8 +46,8 @@ def mask_column(texts: pa.Array) -> pa.Array:
 
 
 def mask_text(text: str) -> str:
-    """Mask the secrets of one text."""
-    return _mask_each([text])[0]
+    """Mask the secrets of one text; bytes that are no UTF-8 are written as their codes."""
+    return escape_undecodable(_mask_each([text])[0])
 
 
 def mask_lines(lines: Sequence[str]) -> list[str]:
@@ -81,7 +82,7 @@ class NameMasker:
         parts = list(dict.fromkeys(part for one in split for part in one))
         known = dict(zip(parts, _mask_each(parts), strict=True))
         for name, one in zip(new, split, strict=True):
-            shown = "".join(known[part] for part in one)
+            shown = escape_undecodable("".join(known[part] for part in one))
             self._taken[shown] += 1
             again = self._taken[shown]
             self._shown[name] = shown if again == 1 else f"{shown}#{again}"

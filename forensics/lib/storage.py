@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from forensics.errors import ArchiveError
+from forensics.lib.text_safety import escape_undecodable
 
 
 @contextmanager
@@ -71,7 +73,7 @@ def display(path: str) -> str:
     ('s3://logs/a.log', 'a?b')
     """
     if not is_remote(path):
-        return path
+        return escape_undecodable(path)
     scheme, _, rest = path.partition("?")[0].partition("://")
     bucket, slash, inside = rest.partition("/")
     return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{inside}"
@@ -86,20 +88,65 @@ def is_folder(path: str) -> bool:
         return str(store.get_file_info(inside).type.name) == "Directory"
 
 
-def walk_files(root: str, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, str]]:
+# What notes an entry of a folder that is left out: its path from there, the kind of thing that it
+# is, and, where something may be missing for it, a sentence about it.
+LeaveOut = Callable[[str, str, str | None], None]
+_KINDS = {
+    stat.S_IFIFO: "named pipes",
+    stat.S_IFSOCK: "sockets",
+    stat.S_IFCHR: "devices",
+    stat.S_IFBLK: "devices",
+}
+
+
+def walk_files(
+    root: str, on_error: Callable[[OSError], None], leave_out: LeaveOut | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield each file below a folder, in order: its path from there, and its path for `open_file`.
 
-    `on_error` is called for folders that cannot be read.
+    `on_error` is called for folders that cannot be read. Links are followed to files inside the
+    folder only; what is left out is told to `leave_out`.
     """
     if is_remote(root):
         yield from _objects(root)
         return
+    top = os.path.realpath(root)
     for folder, folders, names in os.walk(root, onerror=on_error):
         folders.sort()
-        for name in sorted(names):
+        linked = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted([*names, *linked]):
             path = Path(folder, name)
-            if path.is_file():
-                yield path.relative_to(root).as_posix(), str(path.absolute())
+            below = path.relative_to(root).as_posix()
+            reason, why = _why_left_out(path, top)
+            if reason is None:
+                yield below, str(path.absolute())
+            elif leave_out is not None:
+                leave_out(below, reason, why)
+
+
+def _why_left_out(path: Path, top: str) -> tuple[str | None, str | None]:
+    """Say what kind of thing is not read, and, where something may be missing for it, why."""
+    try:
+        mode = path.lstat().st_mode
+        if not stat.S_ISLNK(mode):
+            return (None, None) if stat.S_ISREG(mode) else (_kind_of(mode), None)
+        target = os.path.realpath(path)
+        found = os.stat(target).st_mode
+    except OSError:
+        if not path.is_symlink():
+            return None, None
+        return "broken links", f"a link to {display(os.readlink(path))}, which is not there"  # noqa: PTH115
+    if target != top and not target.startswith(top.rstrip(os.sep) + os.sep):
+        named = display(target)
+        why = f"a link to {named}, outside of the folder: not followed; name that path to read it"
+        return "links out of the folder", why
+    if stat.S_ISDIR(found):
+        return "links to folders that are read where they lie", None
+    return (None, None) if stat.S_ISREG(found) else (_kind_of(found), None)
+
+
+def _kind_of(mode: int) -> str:
+    return f"{_KINDS.get(stat.S_IFMT(mode), 'things that are no files')}: not read"
 
 
 def file_size(path: str) -> int:

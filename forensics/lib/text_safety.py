@@ -24,6 +24,20 @@ IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 BROKEN = re.compile("[\ud800-\udfff]")
 
 
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
+
+
+def escape_undecodable(text: str) -> str:
+    r"""Write the bytes of a file's name that are no UTF-8 as their codes.
+
+    >>> print(escape_undecodable(b"gr\xfcn.log".decode("utf-8", "surrogateescape")))
+    gr\xfcn.log
+    """
+    if text.isascii():
+        return text
+    return _UNDECODABLE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
 def visible(text: str) -> str:
     """Replace characters that a browser would hide or obey by their codes.
 

@@ -28,13 +28,13 @@ _FIXED = frozenset({
     "sha256", "how", "election", "manner", "ended", "invariant", "state", "expectation",
     "consequence", "table", "success", "recovery", "from_state", "to_state", "detector",
     "severity", "confidence", "verdict", "status", "about", "means", "beware", "schema", "version",
-    "packs", "rules", "cause", "setting", "mechanism", "topic_id",
+    "packs", "rules", "cause", "setting", "mechanism", "topic_id", "format", "limits",
 })  # fmt: skip
 _CLIENTS = frozenset({"client", "clients", "group", "groups", "members"})
 _TOPICS = frozenset({"topic", "topics"})
 _PARTITIONS = frozenset({"partition", "partitions"})
 _NODES = frozenset({"node", "nodes"})
-_FILES = frozenset({"file", "files", "duplicate_of"})
+_FILES = frozenset({"file", "files", "duplicate_of", "container", "inside", "examples"})
 _HOSTS = frozenset({"host", "hosts", "address", "addresses"})
 _NAMES = _CLIENTS | _TOPICS | _PARTITIONS | _NODES | _FILES | _HOSTS
 # Objects whose keys are words of this program.

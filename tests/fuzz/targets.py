@@ -14,7 +14,9 @@ from random import Random
 
 from forensics.errors import ForensicsError
 from forensics.events.rules import load_rules
-from forensics.ingest.compression import DamageError, Decompressed, sniff_format
+from forensics.ingest.budget import DamageError
+from forensics.ingest.compression import Decompressed
+from forensics.ingest.formats import sniff_format
 from forensics.lib.yaml_with_lines import FileText, rule_files
 from forensics.parsing.layouts import load_layouts
 from tests.fuzz import inputs

@@ -16,7 +16,14 @@ from forensics.events.file_accounts import (
     sum_accounts,
 )
 from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.ingest.container_accounts import (
+    CONTAINER_SPLIT,
+    ContainerAccount,
+    sum_containers,
+    wrong_sums,
+)
 from forensics.ingest.read_plan import bundle_splits, plan_reading
+from forensics.lib.limits import DEFAULT_LIMITS
 from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
@@ -35,6 +42,7 @@ class Scanned:
     files: dict[str, FileAccount]
     events: list[Row]
     problems: tuple[tuple[str, str], ...]
+    containers: dict[str, ContainerAccount]
 
     def accounts(self, after: str = "/") -> dict[str, Row]:
         """Give the counts of each file, named by what stands behind the archive's name."""
@@ -62,16 +70,27 @@ def account_of(one: FileAccount) -> Row:
     return counts | {"layouts": dict(one.layouts), "first": one.first, "last": one.last}
 
 
-def scan(*archives: Path | str, split_size: int = SPLIT_SIZE) -> Scanned:
+def scan(
+    *archives: Path | str, split_size: int = SPLIT_SIZE, limits: Any = DEFAULT_LIMITS
+) -> Scanned:
     """Read archives."""
-    work = plan_reading([str(path) for path in archives], split_size)
+    work = plan_reading([str(path) for path in archives], split_size, limits)
     splits = [split for bundle in bundle_splits(work.splits, 2) for split in bundle]
     batches = [batch for split in splits for batch in load_scanner().scan(split)]
     staged = pa.Table.from_batches(batches, schema=STAGED_SCHEMA).select(
         ["file", "split", "account"]
     )
     rows = [row for row in staged.to_pylist() if row["account"] is not None]
-    files = sum_accounts([row | {"account": json.loads(row["account"])} for row in rows])
+    rows = [row | {"account": json.loads(row["account"])} for row in rows]
+    files = sum_accounts(rows)
+    for label, problem in work.problems:
+        files.setdefault(label, FileAccount(label, broken=True)).notes.append(problem)
+    containers = sum_containers(
+        work.containers, [row["account"] for row in rows if row["split"] == CONTAINER_SPLIT]
+    )
+    assert list(wrong_sums(containers, (one.container for one in files.values()))) == []
+    for label in set(dict(work.problems)) - {row["file"] for row in rows}:
+        del files[label]
     assign_nodes(files)
     events = [row for batch in make_event_finalizer(files)(batches) for row in batch.to_pylist()]
-    return Scanned(files, events, work.problems)
+    return Scanned(files, events, work.problems, containers)

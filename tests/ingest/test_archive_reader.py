@@ -15,7 +15,7 @@ from tests.ingest.scans import Scanned, account_of, scan
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Scanned:
     """The tree, read from a folder."""
-    return scan(write(tmp_path_factory.mktemp("plain")))
+    return scan(write(tmp_path_factory.mktemp("tree") / "plain0"))
 
 
 def test_a_folder_is_read_file_by_file(plain: Scanned) -> None:
@@ -96,7 +96,7 @@ def test_what_is_packed_too_often_is_not_opened_and_its_neighbours_are(tmp_path:
 
     found = scan(path)
 
-    assert ["archives nested more than 5 deep; not opened"] == list(found.notes().values())
+    assert ["archives nested more than 6 deep; not opened"] == list(found.notes().values())
     assert not any("deepest" in name for name in found.files)
     read = [name.rpartition("!")[2] for name, one in found.files.items() if one.counts["lines"]]
     assert {f"beside-{depth}.log" for depth in range(2, 9)} == set(read)

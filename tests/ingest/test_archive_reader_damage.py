@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from forensics.errors import ArchiveError
-from forensics.ingest.archive_reader import UnpackedFile, open_zip_member, read_blocks
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.lib import storage
 from tests.ingest.sample_archives import LOG, TREE, tarred, write, zipped
@@ -68,7 +67,7 @@ def test_a_gzip_broken_in_the_middle_says_where(tmp_path: Path) -> None:
     found = scan(save(tmp_path, "broken.gz", bytes(packed))).files["broken.gz"]
 
     assert found.broken
-    assert str(found.to_row()["damaged"]).startswith("gzip data broken after ")
+    assert str(found.to_row()["damaged"]).startswith("gzip data ")
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -86,14 +85,17 @@ def test_a_tar_that_breaks_off_keeps_the_files_before(compress: Any, tmp_path: P
     assert "logs!gone.log" not in files
 
 
-def test_a_zip_without_its_index_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    cut = save(tmp_path, "cut.zip", zipped()[:5000])
+def test_a_zip_without_its_index_is_read_by_its_entries(tmp_path: Path) -> None:
+    whole = zipped(TREE)
+    cut = save(tmp_path, "cut.zip", whole[: whole.index(b"PK\x01\x02")])
     good = save(tmp_path, "good.log", LOG)
 
     found = scan(cut, good)
 
-    assert ["cut.zip"] == [label for label, _ in found.problems]
+    assert found.notes() == {"cut.zip": "its directory is missing: the zip was cut off"}
+    assert 300 == found.files["cut.zip!broker-1/server.log"].counts["lines"]
     assert 300 == found.files["good.log"].counts["lines"]
+    assert (5, 5) == (found.containers["cut.zip"].entries, found.containers["cut.zip"].read)
 
 
 def test_an_encrypted_entry_is_named_and_the_others_are_read(tmp_path: Path) -> None:
@@ -101,18 +103,23 @@ def test_an_encrypted_entry_is_named_and_the_others_are_read(tmp_path: Path) -> 
     for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         packed[packed.find(mark) + flags] |= 1
     path = save(tmp_path, "logs.zip", bytes(packed))
+    found = scan(path)
 
-    assert {"client.log": "the entry is encrypted; unpack it first"} == scan(path).notes()
-    assert 300 == scan(path).files["logs.zip!broker-1/server.log"].counts["lines"]
+    why = "the entry is encrypted; unpack it first"
+    assert (("logs.zip!app-billing/client.log", why),) == found.problems
+    assert 300 == found.files["logs.zip!broker-1/server.log"].counts["lines"]
+    assert {why: 1} == found.containers["logs.zip"].left_out
 
 
 def test_an_entry_that_is_not_where_the_index_says_is_named(tmp_path: Path) -> None:
-    packed = zipped({"a.log": LOG}).replace(b"PK\x03\x04", b"PK\x03\x05", 1)
-    path = save(tmp_path, "logs.zip", b"PK\x03\x04" + packed)
-    item = UnpackedFile("a", open_zip_member(str(path), "a.log"))
+    packed = zipped({"a.log": LOG, "b.log": LOG}).replace(b"PK\x03\x04", b"PK\x03\x05", 1)
+    path = save(tmp_path, "logs.zip", packed)
+    # What the file begins with does not say that it is a zip, but what it ends with does.
+    found = scan(path)
 
-    assert [] == list(read_blocks(item))
-    assert "the entry's header is not where the index says" == item.damaged
+    why = "the entry's header is not where the index says"
+    assert (("logs.zip!a.log", why),) == found.problems
+    assert 300 == found.files["logs.zip!b.log"].counts["lines"]
 
 
 def test_an_empty_file_has_no_lines_and_is_not_damaged(tmp_path: Path) -> None:

@@ -7,20 +7,16 @@ import gzip
 import io
 import lzma
 import re
-import zipfile
 from collections.abc import Callable
 
 import pytest
 
-from forensics.ingest import compression
-from forensics.ingest.archive_reader import UnpackedFile, open_zip_member, read_blocks
-from forensics.ingest.compression import (
-    DamageError,
-    Decompressed,
-    PeekableStream,
-    Utf16Stream,
-    sniff_format,
-)
+from forensics.ingest.budget import Budget, DamageError
+from forensics.ingest.compression import Decompressed, PeekableStream
+from forensics.ingest.formats import SNIFF_BYTES, sniff_format
+from forensics.ingest.text_decoding import DecodedText
+from forensics.ingest.unpacking import UnpackedFile, read_blocks
+from forensics.lib.limits import Limits
 from tests.ingest.sample_archives import LOG, tarred, zipped
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
@@ -46,7 +42,7 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ],
 )
 def test_the_first_bytes_say_what_a_file_is(kind: str, content: bytes) -> None:
-    assert kind == sniff_format(content[: compression.SNIFF_BYTES])
+    assert kind == sniff_format(content[:SNIFF_BYTES])
 
 
 def test_looking_at_the_head_takes_nothing_away() -> None:
@@ -59,10 +55,10 @@ def test_looking_at_the_head_takes_nothing_away() -> None:
         def read(self, size: int = -1, /) -> bytes:
             return self.rest.read(min(10, size) if size > 0 else 10)
 
-    stream = PeekableStream(Slow(LOG[:2000]))
+    stream = PeekableStream(Slow(LOG[:9000]))
 
-    assert LOG[: compression.SNIFF_BYTES] == stream.head
-    assert LOG[:2000] == b"".join(iter(lambda: stream.read(300), b""))
+    assert LOG[:SNIFF_BYTES] == stream.head
+    assert LOG[:9000] == b"".join(iter(lambda: stream.read(300), b""))
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
@@ -96,35 +92,39 @@ def test_a_stream_without_a_byte_is_empty(kind: str) -> None:
     assert b"" == Decompressed(io.BytesIO(b""), kind).read()
 
 
-def test_what_unpacks_to_far_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 20)
-    stream = Decompressed(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip")
+def test_what_unpacks_to_far_too_much_is_stopped() -> None:
+    budget = Budget(Limits(ratio_bytes=1 << 20))
+    stream = Decompressed(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip", budget)
     item = UnpackedFile("bomb.gz", stream)
     got = sum(len(block) for block in read_blocks(item, 1 << 16))
 
-    assert "unpacks to more than 500 times its size; stopped" == item.damaged
-    assert 1 << 20 < got < 5 << 20
+    assert "it unpacks to more than 500 times its size (limit ratio); not read further" == (
+        item.damaged
+    )
+    assert 1 << 20 <= got < 5 << 20
 
 
-def test_a_log_that_shrinks_well_is_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_shrinks_well_is_no_bomb() -> None:
     """Both must be too much: the size, and how often the file's own."""
-    monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 10)
     text = LOG * 20
-    stream = Decompressed(io.BytesIO(gzip.compress(text)), "gzip")
+    budget = Budget(Limits(ratio_bytes=1 << 10, repeated_bytes=1))
+    stream = Decompressed(io.BytesIO(gzip.compress(text)), "gzip", budget)
 
     assert text == b"".join(iter(lambda: stream.read(1 << 16), b""))
 
 
+def test_what_only_repeats_itself_is_stopped() -> None:
+    budget = Budget(Limits(repeated_bytes=256 << 10))
+    item = UnpackedFile(
+        "zeros.gz", Decompressed(io.BytesIO(gzip.compress(bytes(32 << 20))), "gzip", budget)
+    )
+    got = sum(len(block) for block in read_blocks(item, 1 << 16))
+
+    assert "only repeat a few (limit repeated_bytes)" in str(item.damaged)
+    assert 4 << 20 <= got <= 5 << 20
+
+
 def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
-    stream = Utf16Stream(io.BytesIO("[é€😀".encode("utf-16")[:-1]))
+    stream = DecodedText(io.BytesIO("[é€😀".encode("utf-16")[:-1]), "utf-16")
 
     assert "[é€\ufffd" == b"".join(iter(lambda: stream.read(3), b"")).decode()
-
-
-def test_a_way_of_zip_that_is_not_read_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("zip") / "logs.zip"
-    path.write_bytes(zipped(method=zipfile.ZIP_LZMA))
-    item = UnpackedFile("a", open_zip_member(str(path), "broker-1/server.log"))
-
-    assert [] == list(read_blocks(item))
-    assert "compressed by method 14, which is not read; unpack it first" == item.damaged

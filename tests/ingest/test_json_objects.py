@@ -22,7 +22,7 @@ RECORDS = [*read_records((LOGS / "broker-1/server.log").read_text("utf-8"))][:40
 (READER,) = (one for one in load_wrappers() if isinstance(one, JsonWrapper))
 
 
-def read(folder: Path, text: str, **more: int) -> Scanned:
+def read(folder: Path, text: str, **more: Any) -> Scanned:
     path = folder / "broker-1"
     path.mkdir()
     (path / "server.log").write_text(text, encoding="utf-8")

@@ -57,7 +57,7 @@ def test_what_is_compressed_is_one_stream(tmp_path: Path) -> None:
     zip_path.write_bytes(zipped({"a": LOG, "b": LOG}))
     found = plan_reading([str(path), str(zip_path)], 1024).splits
 
-    assert [("logs.tar!a", "stream"), ("logs.zip!a", "stream"), ("logs.zip!b", "stream")] == [
+    assert [("logs.tar!a", "stream"), ("logs.zip!a", "zip"), ("logs.zip!b", "zip")] == [
         (split.file, split.role) for split in found
     ]
 

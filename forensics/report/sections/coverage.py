@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from forensics.lib import intervals
 from forensics.lib.text_format import count, duration, join_names, natural_key, percent, time_text
 from forensics.lib.time_zone import current_zone
+from forensics.report import container_table
 from forensics.report.coverage_advice import count_lines
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, note_left_out, strip_style, table, tag
@@ -56,6 +57,7 @@ def render(run: RunOutput) -> Markup:
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
             log_coverage.render(run),
             _listing(run, filled) if filled else None,
+            container_table.render(run),
         ]
     )
 
