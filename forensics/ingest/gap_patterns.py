@@ -53,7 +53,7 @@ def gap_parts(examples: Sequence[str]) -> tuple[GapPart, ...]:
     r"""Return the parts that fit (nearly) all examples of a gap.
 
     >>> "".join(part.pattern for part in gap_parts([" 1: [", "12: ["]))
-    '[ \\t]*[0-9]+:[ \\t]*\\['
+    '[ \\t]*[0-9]+:\\ \\['
     """
     if not examples:
         return ()
