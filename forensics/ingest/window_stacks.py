@@ -105,6 +105,7 @@ class WindowReader:
         """
         # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
         self.names: list[str] = [""]
+        self._are_found: list[bool] = [False]
         # Whether some lines are records that cannot be placed, since their times have no date.
         self.lacks_date = False
         self._judge = judge
@@ -128,6 +129,10 @@ class WindowReader:
         lines = self._lines(text, final=True)
         return self._has_records(lines, self._decide(lines))
 
+    def is_found(self, form: int) -> bool:
+        """Return True if a stack, by the number that lines carry, was found in the file itself."""
+        return self._are_found[form]
+
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
         if self._read_window:
@@ -142,6 +147,12 @@ class WindowReader:
             rows = np.flatnonzero(inside)
             some = lines.slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else lines.slice(0, 0)
             self._found[number] = self._with_loose(some)
+
+    def read_text(self, text: bytes, offset: int, *, final: bool) -> Lines:
+        """Read the whole lines of a text that stands at this offset of the file."""
+        lines = self._lines(text, final=final)
+        self.learn(lines, offset, len(text), final=final)
+        return self.read(lines, offset, torn_before=False)
 
     def read(self, lines: Lines, offset: int, *, torn_before: bool) -> Lines:
         """Read raw lines by the stacks of their windows; their `kinds` must be set."""
@@ -232,6 +243,7 @@ class WindowReader:
     def _number(self, stack: WrapperStack) -> int:
         if stack.name not in self.names:
             self.names.append(stack.name)
+            self._are_found.append(stack.is_found)
         return self.names.index(stack.name)
 
     def _decide(self, lines: Lines) -> WindowStacks:
