@@ -52,6 +52,7 @@ from forensics.ingest.container_accounts import (
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, plan_inputs
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
+from forensics.lib.folder_lock import lock_output
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -74,17 +75,21 @@ def postmortem(
 
     Return what `_RESULT.json` says: the exit code, its reason, and the figures.
     """
-    with Stopwatch(listener) as watch:
+    with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
             run_result.clear_result(settings.out)
             return _run_stages(settings, notify, watch)
         except BaseException as error:
-            run_result.save_failure(settings.out, error, settings.command, watch)
-            raise
+            # What is there of this run is half of it, and the disk may be full.
+            run_result.remove_half_run(settings)
+            told = run_result.name_folder(error, settings.out)
+            run_result.save_failure(settings.out, told, settings.command, watch)
+            raise told from error
 
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
     rules = load_rule_set([open_pack(path) for path in settings.packs])
+    notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
     with watch.stage("plan"):
@@ -94,12 +99,20 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         with watch.stage("start"):
             preload_library()
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
+        run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
+    """Say which packs hold Python that is about to run."""
+    for pack in packs:
+        if pack.programs:
+            notify(f"packs      runs Python of pack {pack.origin}")
 
 
 def finish_run(  # noqa: PLR0913, PLR0917

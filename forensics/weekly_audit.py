@@ -20,7 +20,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts
+from forensics.pipeline import load_accounts, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -128,6 +128,7 @@ def _run(
             f"{store_name} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
     packs = [open_pack(path) for path in request.packs]
+    notify_of_programs(packs, notify)
     rules, digests = load_rule_set(packs), digest_rules(packs)
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)

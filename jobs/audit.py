@@ -17,6 +17,7 @@ from forensics.cli.app import (
     WAIT_OPTION,
     command_words,
     run_file,
+    tell,
 )
 from forensics.settings import SEVERITIES
 
@@ -101,10 +102,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
-        click.echo(f"Error: {result['reason']}", err=True)
+        tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
-        click.echo(f"{result.get('week', 'no week')}: {result['reason']}")
-        click.echo(f"page: {result.get('page', 'none')}")
+        tell(f"{result.get('week', 'no week')}: {result['reason']}")
+        tell(f"page: {result.get('page', 'none')}")
     raise SystemExit(result["exit_code"])
 
 

@@ -17,6 +17,7 @@ from forensics.cli.app import (
     STRICT_OPTION,
     command_words,
     run_file,
+    tell,
 )
 from forensics.settings import SEVERITIES
 
@@ -138,7 +139,7 @@ def command(
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif not quiet:
-        click.echo(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
+        tell(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
     raise SystemExit(result["exit_code"])
 
 
@@ -174,7 +175,7 @@ def _preview(settings: Settings, *, as_json: bool) -> None:
         click.echo(json.dumps(preview.to_dict(), indent=1, ensure_ascii=False))
         return
     for line in preview.to_lines():
-        click.echo(line)
+        tell(line)
 
 
 if __name__ == "__main__":

@@ -143,6 +143,9 @@ def _folder(name: str) -> str:
     return head or name.rpartition("!")[0]
 
 
+# Follows a number in the notes of a file.
+IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left out"
+
 _SUMMED = (
     "bytes",
     "lines",
@@ -233,6 +236,8 @@ class FileAccount:
             name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED
         }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
+        strange = self.counts["impossible"]
+        notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -247,7 +252,7 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else repeated,
-            "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "damaged": mask_text("; ".join(dict.fromkeys(notes))) if notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of or self.copy_of,
         }
@@ -276,6 +281,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         for name in _SUMMED:
             total.counts[name] += account[name]
         total.counts["stray_lines"] += account.get("stray_lines", 0)
+        total.counts["impossible"] += account.get("impossible", 0)
         total.layouts.update(account["layouts"])
         total.forms.update(account.get("forms", {}))
         total.zoned += account.get("zoned", 0)

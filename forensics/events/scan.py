@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
 from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
 from forensics.events.file_accounts import WriterCounter
 from forensics.events.log_reader import LogReader
+from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.ingest.archive_reader import (
     FilePart,
@@ -158,6 +160,8 @@ class _PieceSummary:
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
+        # events with a number beyond its column
+        self.impossible = 0
         self.is_host_log = False
         self.regressions = EpochRegressions()
         self._groups = groups
@@ -187,6 +191,7 @@ class _PieceSummary:
 
     def add_events(self, events: pa.RecordBatch) -> None:
         self.events += len(events)
+        self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
 
@@ -237,6 +242,7 @@ class _PieceSummary:
             "fallen": self.regressions.count,
             "levels": dict(self._times.levels),
             "events": self.events,
+            "impossible": self.impossible,
             "writers": self._writers,
             "yearless": self.is_host_log,
             "rules": self._rules,

@@ -353,7 +353,8 @@ class WindowReader:
             if base.wrappers:
                 inner = inner.filter(pa.array(carried))
             lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
-            lines = [line for line in lines if line.strip()]
+            # The strings of JSON objects have to be unescaped, which wrappers do.
+            lines = [line for line in lines if line.strip() and not _is_object(line)]
             if not base.wrappers and self._day is None and lacks_date(lines):
                 self.lacks_date = True
             for found in infer_layouts(lines, self._judge.loggers, self._day):
@@ -381,6 +382,10 @@ class WindowReader:
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
         return read & carried, carried, worth
+
+
+def _is_object(line: str) -> bool:
+    return line.startswith("{") and line.rstrip().endswith("}")
 
 
 def _spread(rows: Offsets, count: int) -> Offsets:

@@ -29,7 +29,7 @@ GROUPS = {
 }
 GROUP_ORDER = list(GROUPS)
 # With fewer rows, what else happened is told too.
-MIN_ROWS, MAX_ROWS = 8, 15
+MIN_ROWS, MAX_ROWS = 6, 9
 
 EVENT_COLUMNS = ("kind", "ts", "node", "client", "error", "level", "line")
 WARN_LEVELS = ("WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")

@@ -150,6 +150,30 @@ def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -
     assert FileText("x", b"a: 1").read_text() == "a: 1"
 
 
+def test_no_link_leads_out_of_a_pack(tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("password: hunter2\n")
+    (tmp_path / "pack" / "detectors").mkdir(parents=True)
+    (tmp_path / "pack" / "stolen.yaml").symlink_to(tmp_path / "secret.yaml")
+    (tmp_path / "pack" / "detectors" / "theirs.py").symlink_to(tmp_path / "secret.yaml")
+
+    with pytest.raises(RuleError) as refused:
+        open_pack(tmp_path / "pack")
+
+    says = "a link that leads out of the pack; copy the file into it"
+    assert [str(one) for one in refused.value.problems] == [
+        f"{tmp_path}/pack/detectors/theirs.py:1: {says}",
+        f"{tmp_path}/pack/stolen.yaml:1: {says}",
+    ]
+
+
+def test_links_within_a_pack_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "flag.yaml").write_text(OWN)
+    (tmp_path / "flag.yaml").symlink_to("..data/flag.yaml")
+
+    assert open_pack(tmp_path).pages["flag.yaml"].data == OWN.encode()
+
+
 def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
     own = pack(tmp_path / "pack", pack=HEAD, wrappers__shipper=SHIPPER)
     rules = load_rule_set(packs_from_json(packs_to_json([own])))

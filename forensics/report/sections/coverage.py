@@ -186,4 +186,4 @@ def _describe_silence(group: list[Silence]) -> str:
     first, last = time_text(start), time_text(end)
     last = last[11:] if last[:10] == first[:10] else last
     between = f"between {first} and {last} {current_zone().label}"
-    return f"We cannot speak for {nodes} {between} ({duration(end - start)})."
+    return f"No logs from {nodes} {between} ({duration(end - start)})."
