@@ -8,9 +8,7 @@ from forensics.events.scan import load_scanner
 from forensics.ingest.read_plan import plan_reading
 from forensics.rule_tools.layout_trial import LayoutTrial, try_layouts
 
-RECORD = (
-    "2026-11-18 11:31:{:02},423 | {:<5} | [Broker id=1] no {} (kafka.server.KafkaServer)\n"
-)
+RECORD = "2026-11-18 11:31:{:02},423 | {:<5} | [Broker id=1] no {} (kafka.server.KafkaServer)\n"
 PLAIN = "[2026-11-18 11:32:{:02},423] INFO [Broker id=1] no {} (kafka.server.KafkaServer)\n"
 
 
