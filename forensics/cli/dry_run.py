@@ -59,7 +59,10 @@ class Preview:
 
     def to_lines(self) -> Iterator[str]:
         """Yield the preview as text, a line for each file and for each sum."""
-        shown = [(row["file"], _layout(row), row["node"], _size(row["bytes"])) for row in self.rows]
+        shown = [
+            (row["file"], _layout(row), row["node"] or "-", _size(row["bytes"]))
+            for row in self.rows
+        ]
         widths = [max((len(row[at]) for row in shown), default=0) for at in range(3)]
         for row in shown:
             cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
@@ -69,7 +72,7 @@ class Preview:
         for name in self.partly:
             size = f"{HEAD_BYTES >> 10} kB"
             yield f"{name}: only its first {size} were looked at; more files may follow"
-        nodes = sorted({row["node"] for row in self.rows if row["role"]})
+        nodes = sorted({row["node"] for row in self.rows if row["role"] and row["node"]})
         known = ", ".join(nodes) or "none known"
         yield f"{len(self.rows)} files, {format_bytes(self.bytes)} to read; nodes: {known}"
         fast, slow = map(rough_duration, self.seconds)

@@ -36,6 +36,8 @@ from forensics.parsing.time_statistics import (
 from forensics.schemas import EVENTS
 
 ROLES = ("broker", "controller", "client")
+# The role of a file that is no log.
+DOCUMENT = "document"
 
 
 class WriterCounter:
@@ -99,7 +101,7 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
     for name, file in files.items():
         if file.is_document:
             # It tells of others, and is nobody's log.
-            file.node = f"file:{name}"
+            file.role, file.node = DOCUMENT, None
             continue
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)

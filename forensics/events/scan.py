@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
 from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
@@ -149,6 +150,8 @@ def _read_document(
         summary.events += len(events)
         yield _to_staged(events, piece)
     lines.drain()
+    if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
+        summary.note_cut()
     account = summary.to_account(lines.counts)
     account |= {"layouts": {document.name: lines.counts.records}, "document": True}
     account |= {"yearless": document.is_host_log, "forms": {}}
@@ -215,6 +218,10 @@ class _PieceSummary:
             self._notes.append("binary data, not a log")
         else:
             self._notes.append("no known log layout at its beginning")
+
+    def note_cut(self) -> None:
+        """Say that a document is longer than what is looked at."""
+        self._notes.append(f"only its first {MAX_WHOLE_BYTES >> 20} MB were looked at")
 
     def to_account(self, counts: LineCounts) -> dict[str, Any]:
         if counts.long_lines:

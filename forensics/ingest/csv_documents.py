@@ -28,7 +28,10 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     """Read the first line of a table: its delimiter, and the names of its columns."""
     text = line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)
-    names = next(csv.reader([text], delimiter=delimiter), [])
+    try:
+        names = next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error:
+        return None
     if not 2 <= len(names) <= _MAX_COLUMNS or not all(name.strip() for name in names):
         return None
     return delimiter, [name.strip() for name in names]

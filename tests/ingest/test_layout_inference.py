@@ -11,7 +11,7 @@ import pytest
 
 from forensics.ingest import window_stacks
 from tests.ingest.scans import Scanned, scan
-from tests.ingest.written_logs import LAYOUTS, PREFIXES, records_of, written
+from tests.ingest.written_layouts import LAYOUTS, PREFIXES, records_of, written
 
 LOG = Path(__file__).parents[2] / "sample_logs/430-unclean/logs/broker-1/server.log"
 PLAIN = "".join(LOG.read_text().splitlines(keepends=True)[:420])

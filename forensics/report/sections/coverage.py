@@ -20,6 +20,8 @@ MAX_ROWS, MAX_OPEN_ROWS, MAX_NODES = 400, 12, 12
 HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Understood",
         "Damaged", "Clock", "Layout", "Kafka")  # fmt: skip
 Silence = tuple[int, int, str]
+# The role of files that are no logs.
+_DOCUMENT = "document"
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class NodeLog:
 
 def render(run: RunOutput) -> Markup:
     """Show one row for each node and kind of log."""
-    logs = _group_files(run.files)
-    if not logs:
+    logs, documents = _group_files(run.files), _group_documents(run.files)
+    if not logs and not documents:
         return tag("p", "No table of input files was saved: nothing can be said about coverage.")
     filled = [log for log in logs if log.total("lines")]
     return join(
@@ -56,7 +58,7 @@ def render(run: RunOutput) -> Markup:
             tag("p", _summary(run, logs), " ", _empty_logs(logs)),
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
             log_coverage.render(run),
-            _listing(run, filled) if filled else None,
+            _listing(run, [*filled, *documents]) if filled or documents else None,
             container_table.render(run),
         ]
     )
@@ -80,9 +82,21 @@ def _empty_logs(logs: list[NodeLog]) -> str:
     return f"{empty} empty: {join_names(names, 6)}." if names else ""
 
 
+def _group_documents(files: list[Row]) -> list[NodeLog]:
+    """Take together what is no log: one row for each format."""
+    formats: dict[str, list[Row]] = {}
+    for row in files:
+        if row["role"] == _DOCUMENT:
+            formats.setdefault(str(row["layout"]), []).append(row)
+    return [
+        NodeLog("no log", count(len(formats[name]), "file"), tuple(formats[name]))
+        for name in sorted(formats)
+    ]
+
+
 def _group_files(files: list[Row]) -> list[NodeLog]:
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in files:
+    for row in (row for row in files if row["role"] != _DOCUMENT):
         key = row["node"] or "node not known", _log_kind(row["file"] or "")
         groups.setdefault(key, []).append(row)
     ordered = sorted(groups, key=lambda key: (natural_key(key[0]), key[1]))
