@@ -97,10 +97,11 @@ def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
     if inside[:1] not in (b"{", b"}", b'"', b"]"):
         return True
     try:
-        decode_object(inside.rstrip(b",]"))
+        node = decode_object(inside.rstrip(b",]"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return len(JsonDocument(readers).feed(inside, final=True)) == 1
+    known = isinstance(node, dict) and any(reader.read(node) for reader in readers)
+    return known and len(JsonDocument(readers).feed(inside, final=True)) == 1
 
 
 def _to_text(piece: Piece) -> bytes:

@@ -23,6 +23,7 @@ from forensics.ingest.read_plan import plan_reading
 from forensics.lib.yaml_with_lines import FileText
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check_rules
+from tests.ingest.json_formats import read_records
 from tests.ingest.sample_archives import LOGS
 
 OWN = """\
@@ -44,7 +45,7 @@ HEAD = "name: acme\nversion: '7'\n"
 # An object whose keys no shipped wrapper knows.
 SHIPPER = """\
 id: acme-shipper
-json: {message: payload, host: machine}
+json: {message: payload, time: at, level: grade, logger: source, host: machine}
 examples:
   - line: '{"machine":"b1","payload":"[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)"}'
     gives: {line: "[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)", origin: b1}
@@ -177,10 +178,12 @@ def test_links_within_a_pack_are_followed(tmp_path: Path) -> None:
 def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
     own = pack(tmp_path / "pack", pack=HEAD, wrappers__shipper=SHIPPER)
     rules = load_rule_set(packs_from_json(packs_to_json([own])))
-    (lines,) = (
-        "".join(json.dumps({"machine": "b1", "payload": line}) + "\n" for line in text.splitlines())
-        for text in [(LOGS / "broker-1/server.log").read_text("utf-8")]
+    records = read_records((LOGS / "broker-1/server.log").read_text("utf-8"))
+    parts = (
+        {"at": one.iso, "grade": one.level, "source": one.logger, "payload": one.message}
+        for one in records
     )
+    lines = "".join(json.dumps(one) + "\n" for one in parts)
     (tmp_path / "server.log").write_text(lines, encoding="utf-8")
     (split,) = plan_reading([str(tmp_path / "server.log")], 64 << 20).splits
     texts = packs_to_json([own])
