@@ -40,7 +40,15 @@ MASTER_OPTION = click.option(
 STRICT_OPTION = click.option(
     "--strict", is_flag=True, help="End with 4 if something could not be read."
 )
-# The option of every command that reads logs.
+# The options of every command that reads logs.
+MAP_OPTION = click.option(
+    "--map",
+    "node_map",
+    multiple=True,
+    metavar="PATTERN=NODE",
+    help="Who wrote the files whose names fit a pattern, such as 'host-7/*=broker-3', or the lines"
+    " of such a pod or container; goes before what they say themselves. May be repeated.",
+)
 RULES_OPTION = click.option(
     "--rules",
     "packs",

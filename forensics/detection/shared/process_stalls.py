@@ -68,11 +68,15 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         for one in context.absences
         if one.kind == "isolated"
     ]
+    # Lines of a file in which nobody can tell the nodes apart are of no process.
     every = [
         stall
         for stall in every
-        if stall.source != _SILENCE
-        or not any(n == stall.node and stall.begin < e and b < stall.end for n, b, e in cut)
+        if stall.node
+        and (
+            stall.source != _SILENCE
+            or not any(n == stall.node and stall.begin < e and b < stall.end for n, b, e in cut)
+        )
     ]
     found: list[ProcessStall] = []
     reach = 0

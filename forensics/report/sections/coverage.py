@@ -56,6 +56,7 @@ def render(run: RunOutput) -> Markup:
     return join(
         [
             tag("p", _summary(run, logs), " ", _empty_logs(logs)),
+            *(tag("p", line, class_="warning") for line in _unplaced(run)),
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
             log_coverage.render(run),
             _listing(run, [*filled, *documents]) if filled or documents else None,
@@ -150,10 +151,22 @@ def _summary(run: RunOutput, logs: list[NodeLog]) -> str:
     start, end = map(time_text, run.window or (None, None))
     during = f", {start} to {end} {current_zone().label}" if run.window else ""
     return (
-        f"{count(len(run.files), 'file')} of {count(nodes, 'node')}, "
+        f"{count(len({row['file'] for row in run.files}), 'file')} of {count(nodes, 'node')}, "
         f"{count(lines, 'line')}{during}, {percent(lines - unparsed, lines)} understood; "
         f"{count(damaged, 'file') if damaged else 'no file'} damaged."
     )
+
+
+def _unplaced(run: RunOutput) -> list[str]:
+    """Name the files in which several nodes wrote lines that nobody can tell apart."""
+    shared = {row["file"] for row in run.files if row["node"]}
+    lost = [row for row in run.files if not row["node"] and row["file"] in shared]
+    return [
+        f"Several nodes wrote {row['file']}, and nothing tells which of them wrote "
+        f"{count(row['lines'], 'line')} of it: they prove nothing of a single one."
+        for row in sorted(lost, key=lambda row: str(row["file"]))[:MAX_NODES]
+        if row["lines"]
+    ]
 
 
 def _silences(run: RunOutput, logs: list[NodeLog]) -> list[str]:
