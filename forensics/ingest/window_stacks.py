@@ -326,7 +326,7 @@ class WindowReader:
             read, carried, worth = self._try(left, stack)
             if stack.is_found and not alone and read.sum() < _MIN_FOUND:
                 continue
-            if read.any() or (carried.any() and not stack.is_found):
+            if read.any() or (alone and carried.any() and not stack.is_found):
                 tried.append((worth, stack, read, carried))
         if not tried:
             return None
