@@ -7,6 +7,7 @@ the times are those of the recording.
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ UNCLEAN = SAMPLES / "430-unclean" / "logs"
 
 __all__ = [
     "compose_project", "confluent_bundle", "machines", "metadata_dump", "must_gather",
-    "pod_yaml", "strimzi_report",
+    "pod_yaml", "strimzi_report", "topic_ids",
 ]  # fmt: skip
 
 
@@ -348,11 +349,11 @@ def confluent_bundle(folder: Path) -> Path:
     return folder
 
 
-def metadata_dump(truth: Path) -> str:
+def metadata_dump(truth: Path, topic_ids: Mapping[str, str] | None = None) -> str:
     """Write the metadata log of a recording as kafka-dump-log prints it.
 
     The truth has the state of each partition after each record; a change is written as Kafka
-    writes it: what did not change is left out.
+    writes it: what did not change is left out. Ids of topics are made up unless they are given.
     """
     rows = [json.loads(line) for line in (truth / "partitions.jsonl").read_text().splitlines()]
     others = [json.loads(line) for line in (truth / "cluster.jsonl").read_text().splitlines()]
@@ -364,7 +365,7 @@ def metadata_dump(truth: Path) -> str:
     for row in rows:
         at, topic, number = row.pop("ts"), row.pop("topic"), row.pop("partition")
         if topic not in ids:
-            ids[topic] = f"{len(ids):022d}"
+            ids[topic] = (topic_ids or {}).get(topic) or f"{len(ids):022d}"
             records.append((at, "TOPIC_RECORD", {"name": topic, "topicId": ids[topic]}))
         before = known.get((topic, number))
         data: dict[str, Any] = {"partitionId": number, "topicId": ids[topic]}
@@ -382,6 +383,12 @@ def metadata_dump(truth: Path) -> str:
         known[topic, number] = row
         records.append((at, kind, data))
     return _dump(sorted(records, key=lambda record: record[0]))
+
+
+def topic_ids(log: str) -> dict[str, str]:
+    """Return the ids of topics that a controller's log names."""
+    found = re.findall(r"partition ([\w.-]+)-\d+ with topic ID ([\w-]{22})", log)
+    return dict(found)
 
 
 def _dump(records: Sequence[tuple[int, str, Mapping[str, Any]]]) -> str:

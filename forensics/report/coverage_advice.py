@@ -55,7 +55,7 @@ def loss_would_be_visible(run: RunOutput) -> bool:
     return "unclean-election" not in unanswered and is_silence_conclusive(
         run.files,
         knows_leaders=True,
-        lacks_logs=bool(_hidden_nodes(run)),
+        lacks_logs=bool(list_hidden_nodes(run)),
         min_parsed_share=MIN_PARSED_SHARE_FOR_LOSS,
     )
 
@@ -65,7 +65,7 @@ def describe_missing_logs(run: RunOutput) -> str:
     damaged = sum(is_damaged(row["damaged"]) for row in run.files)
     lines, unparsed = count_lines(run)
     parts = [f"{count(damaged, 'file')} damaged"] if damaged else []
-    hidden = _hidden_nodes(run)
+    hidden = list_hidden_nodes(run)
     parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in hidden.items()]
     if not lines or unparsed > lines * (1 - MIN_PARSED_SHARE_FOR_LOSS):
         parts.append(f"{percent(unparsed, lines)} of the lines in no known layout")
@@ -74,7 +74,7 @@ def describe_missing_logs(run: RunOutput) -> str:
     return ", ".join(parts)
 
 
-def _hidden_nodes(run: RunOutput) -> dict[str, list[str]]:
+def list_hidden_nodes(run: RunOutput) -> dict[str, list[str]]:
     """Name the brokers and controllers whose logs are missing, by what is wrong with them."""
     if not run.tables.has("coverage"):
         return {}

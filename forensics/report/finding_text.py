@@ -73,15 +73,15 @@ def _brokers(finding: SavedFinding) -> str:
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:
     """Return True if the logs end before the finding does."""
-    last = run.window[1] if run.window else None
+    last = run.logs_end
     return finding.end_ms is None or (last is not None and finding.end_ms >= last)
 
 
 def finding_period(run: RunOutput, finding: SavedFinding) -> str:
     """Say from when to when a finding reaches; one that is open ends with the logs."""
-    if not is_open(run, finding) or not run.window:
+    if not is_open(run, finding) or run.logs_end is None:
         return span_text(finding.start_ms, finding.end_ms)
-    return f"{span_text(finding.start_ms, run.window[1])}, to the end of the logs"
+    return f"{span_text(finding.start_ms, run.logs_end)}, to the end of the logs"
 
 
 def describe_status(finding: SavedFinding) -> str:

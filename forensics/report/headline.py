@@ -1,80 +1,316 @@
-"""The verdict sentence, by a fixed grammar, from what findings.json says."""
+"""What happened in one line: the story of the incident, not its worst single finding."""
 
 from __future__ import annotations
 
-from forensics.lib.text_format import count, percent, time_text
+from collections.abc import Iterator, Sequence
+
+from forensics.lib.text_format import (
+    count,
+    detector_label,
+    duration,
+    join_names,
+    percent,
+    time_text,
+)
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
+    count_lines,
     describe_missing_logs,
     loss_would_be_visible,
     unanswered_detectors,
 )
-from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import describe_scope, finding_period, short_title
-from forensics.run_output.reader import RunOutput
+from forensics.report.data_loss import LossTotals, loss_rows, sum_losses
+from forensics.report.finding_text import describe_scope
+from forensics.report.incident_span import describe_span, incident_span
+from forensics.run_output.reader import RunOutput, SavedFinding
+
+# Findings about processes: a story is told by what happened to these, in the order of time.
+NODE_STORIES = (
+    "broker-restart", "flapping-broker", "long-pause", "isolated-broker", "disk-failure",
+    "network-partition", "fencing-loop",
+)  # fmt: skip
+# What follows from them, and is told of behind them.
+CONSEQUENCES = (
+    "offline-partitions", "controller-churn", "controller-lost", "truncation", "under-min-isr",
+    "isr-storm", "isr-flapping", "under-replicated", "stale-metadata", "session-expiry",
+    "client-disconnects", "undelivered-records",
+)  # fmt: skip
+# One line for several findings of a kind; {0} counts and {1} names whom they are about.
+MERGED = {
+    "offset-reset": ("consumer", "{0} lost their positions: {1}"),
+    "rebalance-storm": ("consumer group", "{0} kept rebalancing: {1}"),
+    "record-too-large": ("client", "{0} sent records that were too large: {1}"),
+    "stale-metadata": ("client", "{0} kept asking for partitions that are not there: {1}"),
+    "undelivered-records": ("producer", "{0} gave up records: {1}"),
+    "producer-fatal": ("producer", "{0} failed for good: {1}"),
+}
+FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
+MAX_STORIES = 2
+
+
+def headline(run: RunOutput) -> str:
+    """Say what happened, without a full stop."""
+    quality = run.document.get("quality") or {}
+    if quality.get("closed"):
+        return "Cannot tell: these logs contradict themselves"
+    verdict = run.document.get("verdict")
+    if verdict == "incident" and run.incidents:
+        return _capitalise(_incident(run))
+    if verdict == "clear":
+        return "No incident in this window" if run.is_windowed else "No incident in these logs"
+    archive = run.document.get("archive") or {}
+    if not _count_lines(run) or not archive.get("events"):
+        return "Cannot tell: nothing in the input could be used as a Kafka log"
+    return "Cannot tell: no incident found, but the logs cover too little to rule one out"
 
 
 def verdict_sentence(run: RunOutput) -> str:
-    """Say what happened in one sentence, or that nothing did, or that it cannot be told."""
-    quality = run.document.get("quality") or {}
-    if closed := quality.get("closed"):
-        return _closed_gate(run, closed[0])
-    verdict = run.document.get("verdict")
-    if verdict == "incident" and run.incidents:
-        return _incident(run)
-    start, end = map(time_text, run.window or (None, None))
-    during = f" between {start} and {end} {current_zone().label}" if run.window else ""
-    archive = run.document.get("archive") or {}
-    lines = int(archive.get("lines") or sum(row["lines"] for row in run.files))
-    tail = "; ".join([f"{_parsed_share(run)} of {count(lines, 'line')} understood", *_looked(run)])
-    if verdict == "clear":
-        return f"Nothing of level medium or higher found{during}; {tail}."
-    if not lines or not archive.get("events"):
-        return "Cannot tell: nothing in the input could be used as a Kafka log."
-    failed = quality.get("failed") or ()
+    """Say what happened, when, what was lost and how sure that is, for pages without a layout."""
+    title = headline(run)
+    closed = (run.document.get("quality") or {}).get("closed")
+    if closed:
+        number = count(len(run.incidents), "finding")
+        rest = f" {number} of level medium or higher: do not act on them before that is settled."
+        return f"{title}: {closed[0]}.{rest if run.incidents else ''}"
+    if run.document.get("verdict") == "incident" and run.incidents:
+        span = incident_span(run)
+        when = f" {describe_span(run, span)}." if span else ""
+        return f"{title}.{when} {loss_sentence(run)} Confidence: {run.incidents[0].confidence}."
+    if run.document.get("verdict") == "clear":
+        return f"{title}{_during(run)}; {describe_reading(run)}."
+    if title.endswith("Kafka log"):
+        return f"{title}."
+    why = ", ".join(list_doubts(run))
+    return f"{title}{f' ({why})' if why else ''}; {describe_reading(run)}."
+
+
+def loss_sentence(run: RunOutput) -> str:
+    """Say what was lost: bounds, or that nothing was, or that these logs cannot tell."""
+    totals = sum_losses(run.findings)
+    impact = run.document.get("impact") or {}
+    least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
+    if totals:
+        return _totals_sentence(totals)
+    if any(finding.detector == "unclean-election" for finding in run.findings):
+        return "Records may be lost; how many is not known."
+    if most is None or most > 0:
+        if not least:
+            return "Records may be lost." if most is None else f"At most {_records(most)} lost."
+        return f"{bounds_text(least, most)} lost."
+    if not loss_would_be_visible(run):
+        return "Whether records were lost cannot be told from these logs."
+    return "No data loss found."
+
+
+def _totals_sentence(totals: LossTotals) -> str:
+    on = f"on {count(totals.partitions, 'partition')}"
+    if totals.unbounded:
+        return "Records may be lost; how many at most is not known."
+    if not totals.at_most:
+        return "No data loss found."
+    if totals.at_least and totals.is_certain:
+        return f"{bounds_text(totals.at_least, totals.at_most)} lost {on}."
+    return f"At most {_records(totals.at_most)} lost {on}."
+
+
+def bounds_text(least: int, most: int | None) -> str:
+    """Write how many records, between bounds.
+
+    >>> bounds_text(3, 3), bounds_text(3, 1200), bounds_text(3, None)
+    ('3 records', '3 to 1,200 records', 'at least 3 records')
+    """
+    if most is None:
+        return f"at least {_records(least)}"
+    return _records(most) if least == most else f"{least:,} to {_records(most)}"
+
+
+def _records(number: int) -> str:
+    return count(number, "record")
+
+
+def describe_reading(run: RunOutput) -> str:
+    """Say how much was read, and how many checks were run on it."""
+    lines = _count_lines(run)
+    read_lines, unparsed = count_lines(run)
+    share = percent(read_lines - unparsed, read_lines) if read_lines else "an unknown share"
+    asked = len(run.document.get("detectors") or ())
+    unanswered = len(unanswered_detectors(run))
+    read = f"{share} of {count(lines, 'line')} understood"
+    if not asked:
+        return read
+    ran = f"{count(asked - unanswered, 'check')} run"
+    return f"{read}; {ran}, {unanswered} could not run" if unanswered else f"{read}; {ran}"
+
+
+def list_doubts(run: RunOutput) -> list[str]:
+    """Say why nothing can be told: what is missing, and which checks of quality failed."""
+    failed = (run.document.get("quality") or {}).get("failed") or ()
     doubts = [str(one.get("otherwise")) for one in failed if one.get("consequence") == "downgrade"]
-    missing = ", ".join(part for part in (describe_missing_logs(run), *doubts) if part)
-    why = f" ({missing})" if missing else ""
-    return (
-        f"Cannot tell: nothing of level medium or higher found{during}, but the logs "
-        f"cover too little to say that nothing happened{why}; {tail}."
-    )
+    return [part for part in (describe_missing_logs(run), *doubts) if part]
 
 
-def _closed_gate(run: RunOutput, why: str) -> str:
-    count_text = count(len(run.incidents), "finding")
-    rest = f" {count_text} of level medium or higher: do not act on them before that is settled."
-    return f"Cannot tell: the quality gate is closed, {why}.{rest if run.incidents else ''}"
+def page_title(run: RunOutput, cluster: str) -> str:
+    """Name the page for a tab: what, where, on which day."""
+    day = time_text(run.window[0])[:10] if run.window else ""
+    span = incident_span(run)
+    if span:
+        day = time_text(span.start)[:10]
+    return " \u00b7 ".join(part for part in (headline(run), day, cluster) if part)
+
+
+def _count_lines(run: RunOutput) -> int:
+    archive = run.document.get("archive") or {}
+    return int(archive.get("lines") or sum(row["lines"] for row in run.files))
+
+
+def _during(run: RunOutput) -> str:
+    if not run.window:
+        return ""
+    start, end = map(time_text, run.window)
+    return f" between {start} and {end} {current_zone().label}"
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _incident(run: RunOutput) -> str:
     worst = run.incidents[0]
-    return (
-        f"{short_title(worst)} on {describe_scope(worst)}, {finding_period(run, worst)}; "
-        f"data loss {_data_loss(run)}; confidence {worst.confidence}."
-    )
+    if worst.detector == "unclean-election":
+        return _unclean(run)
+    span = incident_span(run)
+    findings = span.findings if span else run.incidents
+    stories = [one for one in findings if one.detector in NODE_STORIES and _is_bad(one)]
+    if stories and worst.detector in (*NODE_STORIES, *CONSEQUENCES):
+        return "; ".join([*_tell(stories), *_consequences(run, findings)])
+    same = [one for one in findings if one.detector == worst.detector]
+    if len(same) > 1 and worst.detector in MERGED:
+        noun, text = MERGED[worst.detector]
+        names = list(dict.fromkeys(_whom(one) for one in same))
+        return text.format(count(len(names), noun), join_names(names, 4))
+    return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
 
 
-def _data_loss(run: RunOutput) -> str:
-    if totals := sum_losses(run.findings):
-        return str(totals)
-    if any(finding.detector == "unclean-election" for finding in run.findings):
-        return "possible, not bounded"
-    return "none seen" if loss_would_be_visible(run) else "cannot tell"
+def _is_bad(finding: SavedFinding) -> bool:
+    return finding.detector != "broker-restart" or finding.measures.get("kind") != "controlled"
 
 
-def _looked(run: RunOutput) -> list[str]:
-    """Say how many kinds of trouble were looked for, and how many could not be."""
-    asked = len(run.document.get("detectors") or ())
-    if not asked:
-        return []
-    unanswered = len(unanswered_detectors(run))
-    looked = f"{count(asked - unanswered, 'kind')} of trouble looked for"
-    return [f"{looked}, {unanswered} could not be" if unanswered else looked]
+def _unclean(run: RunOutput) -> str:
+    rows = [row for _, row in loss_rows(run.findings) if row.lost_records_max != 0]
+    worst = run.incidents[0]
+    names = [row.partition for row in rows] or list(worst.partitions)
+    topics = sorted({name.rpartition("-")[0] or name for name in names})
+    where = f" in {join_names(topics)}" if topics else ""
+    totals = sum_losses(run.findings)
+    after = f"{where} after an unclean leader election"
+    if totals is None or totals.unbounded:
+        return f"records may be lost{after}: how many is not known"
+    if not totals.at_most:
+        return f"unclean leader election{where}; no record lost"
+    if totals.at_least and totals.is_certain:
+        return f"{bounds_text(totals.at_least, totals.at_most)} lost{after}"
+    return f"up to {_records(totals.at_most)} lost{after}"
 
 
-def _parsed_share(run: RunOutput) -> str:
-    lines = sum(row["lines"] for row in run.files)
-    if not lines:
-        return "an unknown share"
-    return percent(lines - sum(row["unparsed_lines"] for row in run.files), lines)
+def _whom(finding: SavedFinding) -> str:
+    group = finding.measures.get("group")
+    if isinstance(group, str) and finding.detector == "rebalance-storm":
+        return group
+    return join_names([client_name(one) for one in finding.clients]) or describe_scope(finding)
+
+
+def client_name(name: str) -> str:
+    """Name a client; one that is known by its file alone, by the end of its path.
+
+    >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
+    ('app-1', 'app-images/client.log')
+    """
+    if not name.startswith("file:"):
+        return name
+    return "/".join(name.removeprefix("file:").replace("!", "/").split("/")[-2:])
+
+
+def _tell(stories: Sequence[SavedFinding]) -> Iterator[str]:
+    """Tell what happened to processes; those of one kind in one phrase."""
+    groups: dict[str, list[SavedFinding]] = {}
+    for one in sorted(stories, key=lambda one: (one.start_ms or 0, one.id)):
+        kind = one.detector
+        if kind == "broker-restart":
+            kind = f"restart {one.measures.get('kind')}"
+            # One that ended itself says why in its title.
+            kind += "" if "crashed" in one.title or kind != "restart crash" else " by itself"
+        groups.setdefault(kind, []).append(one)
+    phrases = [phrase for kind, members in groups.items() for phrase in _phrases(kind, members)]
+    yield from phrases[:MAX_STORIES]
+    if len(phrases) > MAX_STORIES:
+        yield f"and {len(phrases) - MAX_STORIES} more brokers in trouble"
+
+
+def _phrases(kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
+    if kind == "flapping-broker":
+        for one in members:
+            done = FLAPPING.get(str(one.measures.get("how")), "left and came back")
+            yield f"{brokers_text(one.brokers)} {done} {times_text(one.measures.get('cycles'))}"
+        return
+    verb = {"restart crash": "crashed", "restart unknown": "went away", "long-pause": "froze"}
+    if kind not in verb or any(not one.brokers for one in members):
+        yield from (one.title.partition(";")[0] for one in members)
+        return
+    in_turn = [broker for one in members for broker in one.brokers]
+    if len(members) == 1:
+        yield f"{brokers_text(in_turn)} {verb[kind]}{_how_long(members[0])}"
+        return
+    starts = [one.start_ms for one in members if one.start_ms is not None]
+    within = duration(max(starts) - min(starts)) if starts else ""
+    yield f"{brokers_text(in_turn)} {verb[kind]} in turn within {within}"
+
+
+def _how_long(finding: SavedFinding) -> str:
+    longest = finding.measures.get("longest_ms")
+    if finding.detector == "long-pause" and isinstance(longest, int):
+        return f" for {duration(longest)}"
+    away = finding.measures.get("away_s")
+    if isinstance(away, int | float):
+        return f", back in service {duration(round(away * 1000))} later"
+    return ""
+
+
+def times_text(number: object) -> str:
+    """Say how often.
+
+    >>> times_text(1), times_text(2), times_text(5), times_text(None)
+    ('once', 'twice', '5 times', 'again and again')
+    """
+    if not isinstance(number, int):
+        return "again and again"
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def brokers_text(brokers: Sequence[int]) -> str:
+    """Name brokers in their order.
+
+    >>> brokers_text([2]), brokers_text([2, 1, 3])
+    ('broker 2', 'brokers 2, 1 and 3')
+    """
+    names = [str(broker) for broker in brokers]
+    if len(names) == 1:
+        return f"broker {names[0]}"
+    if len(names) > 6:
+        return f"brokers {', '.join(names[:6])} and {len(names) - 6} more"
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[str]:
+    impact = run.document.get("impact") or {}
+    if hit := impact.get("partitions_unavailable"):
+        longest = duration(round(1000 * (impact.get("longest_s") or 0)))
+        yield f"{count(hit, 'partition')} unavailable for up to {longest}"
+    for one in findings:
+        changes = one.measures.get("changes")
+        if one.detector == "controller-churn" and isinstance(changes, int):
+            yield f"the controller moved {times_text(changes)}"
+    least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
+    if least:
+        yield f"{bounds_text(least, most)} lost"
+    elif most is None or most > 0:
+        yield "records may be lost"

@@ -110,10 +110,11 @@ def command_block(lines: Sequence[str]) -> Markup:
 def render_prose(text: str) -> Markup:
     """Format paragraphs, split at empty lines; text between backticks is code."""
     paragraphs = (part.strip() for part in text.split("\n\n"))
-    return join(tag("p", _inline(part)) for part in paragraphs if part)
+    return join(tag("p", render_inline(part)) for part in paragraphs if part)
 
 
-def _inline(text: str) -> Markup:
+def render_inline(text: str) -> Markup:
+    """Format one line; text between backticks is code."""
     pieces = re.split(r"`([^`]+)`", text)
     return join(code(piece) if index % 2 else piece for index, piece in enumerate(pieces))
 
@@ -227,11 +228,17 @@ def strip_style(span: OpenSpan, whole: tuple[int, int]) -> str:
     return f"left:{left:.2f}%;width:{max(right - left, MIN_WIDTH_PERCENT):.2f}%"
 
 
-def section(id_: str, title: str, *inside: Child, tabindex: int | None = -1) -> Markup:
-    """Build a section of a page under its heading; a link to it moves the focus there."""
+def section(
+    id_: str, title: str, *inside: Child, tabindex: int | None = -1, folded: bool = False
+) -> Markup:
+    """Build a section of a page under its heading; a link to it moves the focus there.
+
+    A folded one shows its heading until somebody opens it.
+    """
     heading = tag("h2", title, id=f"{id_}-title")
-    return tag("section", heading, *inside, id=id_, aria_labelledby=f"{id_}-title",
-               tabindex=tabindex)  # fmt: skip
+    whole = (tag("details", tag("summary", heading), *inside, class_="fold"),)
+    return tag("section", *(whole if folded else (heading, *inside)), id=id_,
+               aria_labelledby=f"{id_}-title", tabindex=tabindex)  # fmt: skip
 
 
 def section_links(sections: Iterable[tuple[str, str]]) -> Markup:

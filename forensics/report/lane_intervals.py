@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
 
+from forensics.report.incident_span import incident_span
 from forensics.run_output.reader import Row, RunOutput
 
 COLUMNS = ("node", "broker", "state", "started_at", "ended_at")
@@ -34,12 +35,11 @@ def choose_view(run: RunOutput) -> tuple[int, int] | None:
     window = run.window
     if not window:
         return None
-    incidents = [finding for finding in run.incidents if finding.start_ms is not None]
-    if not incidents or run.is_windowed:
+    span = incident_span(run)
+    if span is None or run.is_windowed:
         return window
-    start = min(finding.start_ms or 0 for finding in incidents)
-    end = max(finding.end_ms or window[1] for finding in incidents)
-    margin = max((end - start) // 4, MIN_MARGIN_MS)
+    start, end = min(span.start, window[1]), max(span.end, window[0])
+    margin = max((end - start) // 8, MIN_MARGIN_MS)
     return max(window[0], start - margin), min(window[1], end + margin)
 
 

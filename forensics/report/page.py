@@ -19,6 +19,8 @@ from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
+from forensics.report.cluster_facts import read_cluster_facts
+from forensics.report.headline import page_title
 from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html
 from forensics.report.plotly_sheet import plotly_js
 from forensics.report.sections import (
@@ -57,22 +59,25 @@ CONTENT_POLICY = (
 # Every section in the order of the page, by the anchor that links go to.
 SECTIONS = {
     "verdict": verdict,
-    "coverage": coverage,
     "timeline": timeline,
     "happened": incident_story,
     "findings": findings,
     "ledger": data_loss,
+    "partitions": partitions,
     "swimlanes": leadership,
     "clients": clients,
     "brokers": brokers,
-    "partitions": partitions,
     "controller": controller,
     "clocks": clocks,
+    "coverage": coverage,
     "unseen": blind_spots,
-    "review": review_form,
     "quality": quality,
+    "review": review_form,
     "appendix": appendix,
 }
+# What stands open; of a clear run the rest is folded, too.
+OPEN = ("verdict", "timeline", "happened", "findings", "ledger", "partitions", "clients", "brokers")
+OPEN_WHEN_CLEAR = ("verdict", "timeline")
 
 
 def draw_report(out: Path, *, shared: bool = False) -> Path:
@@ -94,16 +99,20 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         for anchor, section in SECTIONS.items()
         if bodies[anchor]
     ]
+    shown = OPEN if run.incidents else OPEN_WHEN_CLEAR
+    cluster = read_cluster_facts(run)
     return write_page(
         target,
-        "Kafka incident postmortem",
-        tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
-        _header(parts),
-        _finder(),
+        page_title(run, str(cluster)),
+        tag("a", "Skip to the summary", href="#verdict", class_="skip"),
+        _header(parts, str(cluster)),
         _notes(run),
         tag(
             "main",
-            *(section(anchor, title, body, "\n") for anchor, title, body in parts),
+            *(
+                section(anchor, title, body, "\n", folded=anchor not in shown)
+                for anchor, title, body in parts
+            ),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
@@ -165,9 +174,10 @@ def _head(title: str, *, shared: bool | str) -> Markup:
     )
 
 
-def _header(parts: list[tuple[str, str, Markup]]) -> Markup:
-    links = section_links((anchor, title) for anchor, title, _ in parts[1:])
-    return tag("header", tag("h1", "Kafka incident postmortem"), links)
+def _header(parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
+    links = section_links((anchor, title) for anchor, title, _ in parts)
+    title = tag("h1", f"Kafka incident postmortem \u00b7 {cluster}")
+    return tag("header", title, _finder(), links)
 
 
 def _finder() -> Markup:

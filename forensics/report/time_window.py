@@ -34,6 +34,11 @@ class WindowedRun(RunOutput):
         return True
 
     @property
+    def logs_end(self) -> int | None:
+        """The time of the last line of the whole logs."""
+        return self.whole.logs_end
+
+    @property
     def notice(self) -> str:
         """Say what this is a part of."""
         findings = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
@@ -145,8 +150,13 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
         "window": {"from": to_iso(span[0] * MILLISECOND), "to": to_iso(span[1] * MILLISECOND)},
         "whole_window": run.document.get("window"),
     }
+    kept = {finding.get("id") for finding in findings}
+    if "trigger" in document:
+        document["trigger"] = [one for one in document["trigger"] if one.get("finding") in kept]
+    if "impact" in document:
+        document["impact"] = _impact(run, findings, span)
     if "chains" in document:
-        document["chains"] = _whole_chains(run, {finding.get("id") for finding in findings})
+        document["chains"] = _whole_chains(run, kept)
     if "detectors" in document:
         document["detectors"] = _detector_answers(run, findings)
     windowed = WindowedRun(run.folder, document, run, span)
@@ -172,6 +182,35 @@ def _verdict(run: WindowedRun) -> str:
 def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
     start, end = parse_millis(finding.get("from")), parse_millis(finding.get("to"))
     return (start is None or start <= span[1]) and (end is None or end >= span[0])
+
+
+def _impact(run: RunOutput, findings: Sequence[Mapping[str, Any]], span: Span) -> dict[str, Any]:
+    """Measure what the outages took within the window; losses are those of what is kept."""
+    impact = dict(run.document["impact"])
+    columns = ("topic", "partition", "started_at", "ended_at", "planned")
+    lengths: dict[tuple[str, int], list[int]] = {}
+    planned = 0
+    for row in run.rows("outages", columns):
+        start = span[0] if row["started_at"] is None else max(span[0], row["started_at"])
+        end = span[1] if row["ended_at"] is None else min(span[1], row["ended_at"])
+        if end < start or (row["planned"] and row["ended_at"] is None):
+            continue
+        if row["planned"]:
+            planned += end - start
+        else:
+            lengths.setdefault((row["topic"], row["partition"]), []).append(end - start)
+    every = [length for own in lengths.values() for length in own]
+    impact |= {
+        "partitions_unavailable": len(lengths),
+        "partition_seconds": round(sum(every) / 1000, 1),
+        "longest_s": round(max(every, default=0) / 1000, 1),
+        "planned_partition_seconds": round(planned / 1000, 1),
+    }
+    if not lengths:
+        impact["clients_affected"] = 0
+    if not any(one.get("detector") in ("unclean-election", "truncation") for one in findings):
+        impact |= {"records_lost_min": 0, "records_lost_max": 0}
+    return impact
 
 
 def _whole_chains(run: RunOutput, kept: set[object]) -> list[Any]:

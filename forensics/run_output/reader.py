@@ -267,6 +267,11 @@ class RunOutput:
         """Return True if the user has chosen to see only a window of the run."""
         return False
 
+    @property
+    def logs_end(self) -> int | None:
+        """The time of the last log line, whatever window of the run is looked at."""
+        return self.window[1] if self.window else None
+
     @cached_property
     def short_digest(self) -> str:
         """The first letters of the SHA-256 of findings.json, by which reports are told apart."""

@@ -44,17 +44,23 @@ def test_no_other_page_is_kept() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("430-unclean", "critical Unclean election on 4 partitions of audit_log, metrics-firehose"),
-        ("282-flapping", "high Flapping on broker 2, "),
-        ("391-controllers", "high Outage on 24 partitions of "),
-        ("391-rolling", "clear Nothing of level medium or higher found between"),
+        (
+            "430-unclean",
+            "critical 3,400 records lost in metrics-firehose after an unclean leader election",
+        ),
+        ("282-flapping", "high Broker 2 crashed 3 times; broker 3 froze 3 times; 17 partitions"),
+        (
+            "391-controllers",
+            "high Brokers 1, 2, 3 and 1 crashed in turn within 1 min 10 s; 24 partitions",
+        ),
+        ("391-rolling", "clear No incident in these logs"),
     ],
 )
 def test_what_is_kept_is_the_answer_that_an_expert_would_give(name: str, says: str) -> None:
     """A careless update must not make a wrong page the rule."""
     lines = (GOLDEN / f"{name}.txt").read_text("utf-8").splitlines()
 
-    assert lines[lines.index("## Verdict") + 1].startswith(says)
+    assert lines[lines.index("## Summary") + 1].startswith(says)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +87,8 @@ def test_an_outline_has_all_that_people_read(recorded: Recorded) -> None:
     page = (recorded("430-unclean") / "report.html").read_text("utf-8")
     before = outline(page)
     parts = (
-        ">Data-loss ledger", "<dt>Partitions unavailable</dt><dd><b>18",
-        "3,400 records on 3 partitions", "<b>Also: </b>", ">app-billing", "Broker 2 crashed",
-        "logs/controller-1/controller.log:97", "17 findings; broker 1",
+        ">Data loss", "18 of 28 partitions unavailable", "3,400 records lost in metrics-firehose",
+        ">app-billing", "Broker 2 crashed", "logs/controller-1/controller.log:97",
     )  # fmt: skip
 
     for part in parts:

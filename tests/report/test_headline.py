@@ -1,4 +1,4 @@
-"""The verdict sentence, word for word."""
+"""The headline and the verdict sentence, word for word."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import pytest
 
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
-from forensics.report.headline import verdict_sentence
+from forensics.report.headline import headline, page_title, verdict_sentence
+from forensics.report.incident_span import describe_others, incident_span
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
-from tests.report.sample_runs import document, file, finding, lost, save, unclean_findings
+from tests.report.sample_runs import document, file, finding, iso, lost, save, unclean_findings
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
+NONE = "No data loss found."
+UNTOLD = "Whether records were lost cannot be told from these logs."
 
 
 def saved(out: Path, *findings: dict[str, Any], verdict: str = "incident") -> RunOutput:
@@ -33,12 +36,12 @@ def election(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rows", "confidence", "says"),
     [
-        ([lost(0, 1, 845)], "confirmed", "confirmed 845 records on 1 partition"),
-        ([lost(0, 1, 900), lost(1, 1, None)], "confirmed", "possible, not bounded"),
-        ([lost(0, 1, 0) | {"lost_records_min": 0}], "confirmed", "none seen"),
-        ([lost(0, 1, 7) | {"lost_records_min": 0}], "likely", "possible, at most 7 records on 1 p"),
-        ([lost(0, 1, 845)], "possible", "possible, at most 845 records on 1 partition"),
-        ([], "confirmed", "possible, not bounded"),
+        ([lost(0, 1, 845)], "confirmed", "845 records lost on 1 partition."),
+        ([lost(0, 1, 900), lost(1, 1, None)], "confirmed", "how many at most is not known."),
+        ([lost(0, 1, 0) | {"lost_records_min": 0}], "confirmed", "No data loss found."),
+        ([lost(0, 1, 7) | {"lost_records_min": 0}], "likely", "At most 7 records lost on 1 partit"),
+        ([lost(0, 1, 845)], "possible", "At most 845 records lost on 1 partition."),
+        ([], "confirmed", "Records may be lost; how many is not known."),
     ],
 )
 def test_loss_is_never_said_surer_than_it_is(
@@ -47,7 +50,56 @@ def test_loss_is_never_said_surer_than_it_is(
     """Bounds, doubt and nothing each have their words."""
     run = saved(unclean, election(*rows, confidence=confidence))
 
-    assert f"; data loss {says}" in verdict_sentence(run)
+    assert says in verdict_sentence(run)
+
+
+@pytest.mark.parametrize(
+    ("rows", "confidence", "says"),
+    [
+        ([lost(0, 1, 845)], "confirmed", "845 records lost in metrics-firehose after an unclean"),
+        ([lost(0, 1, 900), lost(1, 1, None)], "confirmed", "Records may be lost in metrics-fireh"),
+        ([lost(0, 1, 0) | {"lost_records_min": 0}], "confirmed", "Unclean leader election; no re"),
+        ([lost(0, 1, 845)], "possible", "Up to 845 records lost in metrics-firehose after an"),
+    ],
+)
+def test_the_headline_names_what_was_lost_and_where(
+    unclean: Path, rows: list[dict[str, Any]], confidence: str, says: str
+) -> None:
+    assert headline(saved(unclean, election(*rows, confidence=confidence))).startswith(says)
+
+
+def crash(name: str, broker: int, after: int, **more: Any) -> dict[str, Any]:
+    """Make a crash of a broker, ten seconds long."""
+    measures = {"kind": "crash", "away_s": 10.0}
+    title = f"Broker {broker} crashed; back in service 10 s later"
+    times = {"from": iso(after), "to": iso(after + 10_000)}
+    plain = {"title": title, "brokers": [broker], "measures": measures} | times
+    severity = more.pop("severity", "medium")
+    return finding(name, "broker-restart", severity, **plain | more)
+
+
+def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
+    """The worst single finding is not what somebody would say had happened."""
+    hit = finding("F-0", "offline-partitions", "high", title="Three partitions unavailable",
+                  **{"from": iso(10_000), "to": iso(60_000)})  # fmt: skip
+    run = saved(unclean, hit, *(crash(f"F-{n}", n, 10_000 * n) for n in (1, 2, 3)),
+                crash("F-4", 1, 50_000))  # fmt: skip
+
+    assert headline(run) == (
+        "Brokers 1, 2, 3 and 1 crashed in turn within 40 s; 3 partitions unavailable for up to 40 s"
+    )
+
+
+def test_a_process_that_says_why_it_ended_is_told_so(unclean: Path) -> None:
+    one = crash("F-1", 2, 10_000, title="Broker 2 ended: it was out of memory; back later")
+
+    assert headline(saved(unclean, one)).startswith("Broker 2 ended: it was out of memory; 3 part")
+
+
+def test_several_clients_with_one_trouble_are_one_headline(unclean: Path) -> None:
+    found = [finding(f"F-{name}", "offset-reset", "medium", clients=[name]) for name in "ab"]
+
+    assert headline(saved(unclean, *found)) == "2 consumers lost their positions: a, b"
 
 
 def test_loss_cannot_be_told_where_a_file_is_damaged(unclean: Path) -> None:
@@ -55,8 +107,9 @@ def test_loss_cannot_be_told_where_a_file_is_damaged(unclean: Path) -> None:
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
     assert verdict_sentence(run) == (
-        "Flapping on broker 2, 2026-11-18 11:38:48-11:39:29 UTC (40.7 s); "
-        "data loss cannot tell; confidence confirmed."
+        "Broker 2 left and came back again and again; 3 partitions unavailable for up to 40 s. "
+        "Wed 2026-11-18, 11:38:48 \u2013 11:39:29 UTC (40.7 s), over. "
+        "Whether records were lost cannot be told from these logs. Confidence: confirmed."
     )
 
 
@@ -65,13 +118,13 @@ def test_no_loss_is_seen_where_all_was_read(unclean: Path) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
-    assert "; data loss none seen; " in verdict_sentence(run)
+    assert " No data loss found. Confidence: confirmed." in verdict_sentence(run)
 
 
 def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
     """Nothing found is said with the window and the share of lines understood."""
     assert verdict_sentence(load_run(quiet)) == (
-        "Nothing of level medium or higher found between 2026-11-18 11:37:40 and "
+        "No incident in these logs between 2026-11-18 11:37:40 and "
         "2026-11-18 11:40:10 UTC; 99.4 % of 4,000 lines understood."
     )
 
@@ -80,8 +133,8 @@ def test_too_little_coverage_is_not_a_clear_day(unclean: Path) -> None:
     """The sentence says that silence proves nothing here."""
     says = verdict_sentence(saved(unclean, verdict="cannot_tell"))
 
-    assert says.startswith("Cannot tell: nothing of level medium or higher found between ")
-    assert says.endswith(" that nothing happened (1 file damaged); 95 % of 4,000 lines understood.")
+    assert says.startswith("Cannot tell: no incident found, but the logs cover too little to ")
+    assert says.endswith(" rule one out (1 file damaged); 95 % of 4,000 lines understood.")
 
 
 def test_an_unusable_input_says_so(quiet: Path, rewrite: Rewrite) -> None:
@@ -98,9 +151,8 @@ def test_an_incident_that_goes_on_has_no_end(unclean: Path) -> None:
     for end in (None, document([])["window"]["to"]):
         run = saved(unclean, election(lost(0, 1, 845), to=end))
 
-        assert "11:40:10 UTC (1 min 21 s), to the end of the logs; data loss" in verdict_sentence(
-            run
-        )
+        said = "11:38:48 UTC; not over when the logs end at 11:40:10 (1 min 21 s later)"
+        assert said in verdict_sentence(run)
 
 
 def test_a_broker_that_flaps_is_the_scope_and_not_what_it_led(unclean: Path) -> None:
@@ -123,9 +175,7 @@ def test_what_could_not_be_looked_for_is_counted_where_nothing_was_found(
     answers = [{"detector": "a", "status": "quiet"}, {"detector": "b", "status": "not_evaluable"}]
     rewrite(quiet, {"detectors": answers})
 
-    assert verdict_sentence(load_run(quiet)).endswith(
-        "; 1 kind of trouble looked for, 1 could not be."
-    )
+    assert verdict_sentence(load_run(quiet)).endswith("; 1 check run, 1 could not run.")
 
 
 def test_the_worst_finding_speaks(unclean: Path) -> None:
@@ -154,11 +204,11 @@ def test_the_sum_counts_what_has_no_bound(unclean: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "role", "says"),
     [
-        ("missing", "broker", "cannot tell"),
-        ("rotated", "controller", "cannot tell"),
-        ("hidden", "broker", "cannot tell"),
-        ("silent", "broker", "none seen"),
-        ("missing", "client", "none seen"),
+        ("missing", "broker", UNTOLD),
+        ("rotated", "controller", UNTOLD),
+        ("hidden", "broker", UNTOLD),
+        ("silent", "broker", NONE),
+        ("missing", "client", NONE),
     ],
 )
 def test_no_loss_is_seen_only_where_one_would_have_been(
@@ -169,22 +219,45 @@ def test_no_loss_is_seen_only_where_one_would_have_been(
     save(unclean, "coverage", [{"node": "broker-4", "role": role, "state": state}])
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
-    assert f"; data loss {says}; " in verdict_sentence(run)
+    assert f" {says} " in verdict_sentence(run)
 
 
 def test_no_loss_is_seen_only_where_somebody_looked(unclean: Path, rewrite: Rewrite) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
-    for status, says in (("quiet", "none seen"), ("not_evaluable", "cannot tell")):
+    for status, says in (("quiet", NONE), ("not_evaluable", UNTOLD)):
         rewrite(unclean, {"detectors": [{"detector": "unclean-election", "status": status}]})
 
-        assert f"; data loss {says}; " in verdict_sentence(load_run(unclean))
+        assert f" {says} " in verdict_sentence(load_run(unclean))
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("crash", "Crash on broker 2"), ("unknown", "Restart on broker 2")]
+    ("kind", "says"), [("crash", "Broker 2 crashed; "), ("unknown", "Broker 2 went away; ")]
 )
 def test_a_broker_that_died_was_not_just_restarted(unclean: Path, kind: str, says: str) -> None:
-    one = finding("F-1", "broker-restart", "medium", brokers=[2], measures={"kind": kind})
+    one = finding("F-1", "broker-restart", "medium", brokers=[2], measures={"kind": kind},
+                  title="Broker 2 crashed")  # fmt: skip
 
-    assert verdict_sentence(saved(unclean, one)).startswith(f"{says}, ")
+    assert headline(saved(unclean, one)).startswith(says)
+
+
+def test_the_title_of_a_tab_tells_six_of_them_apart(unclean: Path, quiet: Path) -> None:
+    cluster = "cluster MkU3"
+
+    assert page_title(saved(unclean, election(lost(0, 1, 845))), cluster) == (
+        "845 records lost in metrics-firehose after an unclean leader election \u00b7 2026-11-18 "
+        "\u00b7 cluster MkU3"
+    )
+    assert page_title(load_run(quiet), "") == "No incident in these logs \u00b7 2026-11-18"
+
+
+def test_incidents_hours_apart_are_not_one_interval(unclean: Path, rewrite: Rewrite) -> None:
+    """The interval is that of the incident that the headline is about; the other is named."""
+    early, late = crash("F-1", 1, 0), crash("F-2", 2, 4 * 3_600_000, severity="high")
+    saved(unclean, early, late)
+    rewrite(unclean, {"window": {"from": iso(0), "to": iso(6 * 3_600_000)}})
+    span = incident_span(load_run(unclean))
+
+    assert span is not None
+    assert [one.id for one in span.findings] == ["F-2"]
+    assert describe_others(span) == "1 more incident in these logs, at 11:37:40"

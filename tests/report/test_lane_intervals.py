@@ -25,5 +25,5 @@ def test_the_view_is_the_incident_and_a_little_around_it(unclean: Path, quiet: P
     view = lane_intervals.choose_view(load_run(unclean))
 
     assert view is not None
-    assert (view[0] - START, view[1] - START) == (29_709, 125_657)
+    assert (view[0] - START, view[1] - START) == (30_700, 124_666)
     assert lane_intervals.choose_view(load_run(quiet)) == (START, START + END)

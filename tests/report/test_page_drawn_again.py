@@ -98,12 +98,33 @@ def test_the_verdict_of_a_window_is_its_own(unclean: Path, rewrite: Rewrite) -> 
     rows = [row | {"damaged": None} for row in load_run(unclean).rows("files", FILE)]
     save(unclean, "files", rows)
 
-    assert "Nothing of level medium or higher found" in redrawn(unclean, "--to", "11:38:00")
+    assert "No incident in this window" in redrawn(unclean, "--to", "11:38:00")
     rewrite(unclean, {"verdict": "cannot_tell", "findings": []})
     assert "Cannot tell" in redrawn(unclean, "--to", "11:38:00")
 
 
 FILE = ("file", "node", "role", "lines", "unparsed_lines", "records", "damaged")
+
+
+def test_a_finding_that_ends_after_the_window_is_not_said_to_be_open(unclean: Path) -> None:
+    """The window ends before the logs do: what ends between the two is over by then."""
+    html = redrawn(unclean, "--from", "11:38:30", "--to", "11:39:00")
+
+    assert "goes on after this window" in html
+    assert "not over when the logs end" not in html
+    worst = html.partition('id="F-3f2a91c0"')[2].partition("</article>")[0]
+    assert "to the end of the logs" not in worst
+
+
+def test_the_impact_of_a_window_is_what_happened_in_it(unclean: Path) -> None:
+    run = load_run(unclean)
+    before = narrow_run(run, (START, START + 50_000)).document
+    inside = narrow_run(run, (START + 69_922, START + 70_922)).document
+
+    assert before["impact"]["partitions_unavailable"] == 0
+    assert inside["impact"]["partitions_unavailable"] == 3
+    assert inside["impact"]["partition_seconds"] == 3.0
+    assert inside["impact"]["longest_s"] == 1.0
 
 
 def test_events_are_chosen_by_the_corrected_clock(unclean: Path) -> None:

@@ -89,6 +89,16 @@ def read_moment(text: str) -> int | None:
     return None
 
 
+def read_zoned_moment(text: str) -> int | None:
+    """Read a time that says how far it is from UTC; None for any other.
+
+    >>> read_zoned_moment("Wed Nov 18 11:40:00 CET 2026"), read_zoned_moment("2026-11-18 11:40:00")
+    (None, None)
+    """
+    found = _ISO.search(text) or _WORDS.search(text)
+    return read_moment(text) if found and found["zone"] else None
+
+
 def _moment(  # noqa: PLR0913, PLR0917
     year: int, month: int, day: int, clock: str, part: str | None, zone: str | None
 ) -> int | None:

@@ -29,11 +29,16 @@ class Format:
     is_host_log: bool = False
 
 
+# What df, top, free, ps, netstat, ss, kubectl, iostat and vmstat print first.
+_COMMANDS = (
+    rb"Filesystem\s|top - \d|\s+total\s+used\s+free|\s*(?:UID|USER|PID)\s+\S|Proto\s+Recv|"
+    rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
+)
 # What begins so is never a log.
 _BEGINNINGS = tuple(
     (re.compile(pattern), Format(name, reader))
     for pattern, name, reader in (
-        (rb"\s*(?:---\s*\n)?(?:#[^\n]*\n)*(?:apiVersion|items|kind): ?[\w./]*\s*\n(?:[ \w-])",
+        (rb"\s*(?:(?:#[^\n]*|---[ \t]*)\n)*(?:apiVersion|items|kind): ?[\w./]*\s*\n(?:[ \w-])",
          "kubernetes yaml", kubernetes.read_resources),
         (rb'\s*\{\s*"(?:apiVersion|kind|items)":', "kubernetes json", kubernetes.read_resources),
         (rb"Name:\s+\S+\s*\nNamespace:\s+\S+", "kubectl describe", kubernetes.read_description),
@@ -66,6 +71,7 @@ _BEGINNINGS = tuple(
         (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
         (rb"\s*GROUP\s+(?:TOPIC|COORDINATOR)", "group description", _COUNTED),
         (rb"#!", "script", _COUNTED),
+        (_COMMANDS, "command output", _COUNTED),
         (rb"\s*<(?:\?xml|!DOCTYPE|html|[Cc]onfiguration)\b", "xml or html", _COUNTED),
         (rb"-----BEGIN [A-Z ]+-----", "certificate or key", _COUNTED),
         (rb"SQLite format 3\0", "database", _COUNTED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from forensics.events.documents.facts import Line, Row, read_moment, state, whole_number
+from forensics.events.documents.facts import Line, Row, read_zoned_moment, state, whole_number
 
 _RULE = "kafka-tools"
 _PARTITION = re.compile(
@@ -29,7 +29,8 @@ def read_described_topics(lines: Iterable[Line]) -> Iterator[Row]:
                 elr=_ids(found["elr"]) if found["elr"] not in (None, "N/A") else None,
             )  # fmt: skip
         elif at is None and line.number <= _MAX_HEAD:
-            at = read_moment(line.text)
+            # Without a zone nobody knows which moment it was.
+            at = read_zoned_moment(line.text)
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -192,6 +192,8 @@ class _Described:
             yield from self.close()
             if name == "Name":
                 self.subject, self.container = f"pod {value}", ""
+            elif name == "Reason" and value == "Evicted":
+                yield state(line, "pod_evicted", _RULE, subject=self.subject, error=value)
             elif name == "Node" and "/" in value:
                 host = value.partition("/")[0]
                 yield state(line, "pod_scheduled", _RULE, subject=self.subject, detail=host)

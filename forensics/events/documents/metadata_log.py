@@ -75,7 +75,7 @@ def _read_record(log: _Log, line: Line, at: int | None, payload: str) -> Iterato
         return
     for kind, facts in reader(log, data):
         row = state(line, kind, _RULE, at, **facts)
-        yield row | {"telling": "replay"} if log.is_snapshot else row
+        yield row | {"telling": "snapshot"} if log.is_snapshot else row
 
 
 Facts = Iterator[tuple[str, Row]]

@@ -22,7 +22,7 @@ _BATCH = 20_000
 _OF_A_MOMENT = ("partition_described", "quorum_described", "quorum_replica_described")
 _TIME_IN_NAME = re.compile(
     r"(?P<day>20\d\d-?[01]\d-?[0-3]\d)[T_-](?P<hour>[0-2]\d)[:_-]?(?P<minute>[0-5]\d)"
-    r"[:_-]?(?P<second>[0-5]\d)(?P<zone>Z?)"
+    r"[:_-]?(?P<second>[0-5]\d)Z"
 )
 
 
@@ -146,9 +146,9 @@ def _to_batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def _moment_of(file: str) -> int | None:
-    """Return the moment that stands in the name of a file.
+    """Return the moment that stands in the name of a file, in UTC.
 
-    >>> _moment_of("b.tgz!a/topics-2026-11-18T113845Z.txt") == _moment_of("20261118_113845")
+    >>> _moment_of("b.tgz!a/topics-2026-11-18T113845Z.txt") == _moment_of("20261118_113845Z")
     True
     """
     found = _TIME_IN_NAME.search(re.split(r"[/!]", file)[-1])

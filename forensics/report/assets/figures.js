@@ -151,7 +151,8 @@ globalThis.figures = (() => {
   const prepare = async () => {
     for (const block of blocks) {
       await new Promise((free) => idle(free));
-      await draw(block);
+      // What is folded away has no width yet; it is drawn when somebody opens it.
+      if (boxOf(block).checkVisibility?.() !== false) await draw(block);
     }
   };
   addEventListener("load", () => setTimeout(prepare, 500));
@@ -228,8 +229,9 @@ globalThis.figures = (() => {
   const written = (moment) => new Date(moment).toISOString().slice(0, 23).replace("T", " ");
   const zoom = async (from, to) => {
     for (const block of blocks) {
-      await draw(block);
       const box = boxOf(block);
+      if (box.checkVisibility?.() === false) continue;
+      await draw(block);
       if (box.layout?.xaxis?.type === "date") {
         await Plotly.relayout(box, { "xaxis.range": [written(from), written(to)] });
       }

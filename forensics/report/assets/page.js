@@ -29,6 +29,8 @@ globalThis.addresses = (() => {
     for (let box = target?.closest("details"); box; box = box.parentElement?.closest("details")) {
       box.open = true;
     }
+    const fold = target?.querySelector(":scope > details.fold");
+    if (fold) fold.open = true;
     target?.closest("[data-hidden]")?.removeAttribute("data-hidden");
     return target;
   };

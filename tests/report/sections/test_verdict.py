@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import document, file, finding, iso, lost, save
+from tests.report.sample_runs import document, finding, iso, lost, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 
@@ -36,66 +37,113 @@ def test_every_number_is_the_one_of_findings_json_and_of_the_tables(unclean: Pat
     most = sum(row["lost_records_max"] for row in rows["partitions"])
     table = ds.dataset(unclean / "tables" / "leadership").to_table(["topic", "partition"])
     known = {(row["topic"], row["partition"]) for row in table.to_pylist()}
-    errors = ds.dataset(unclean / "tables" / "events").to_table(["ts"])["ts"].to_pylist()
-    start = min(one.start_ms for one in run.incidents if one.start_ms)
-    first = min(errors).timestamp() - start / 1000
 
     says = text(verdict.render(run))
 
-    assert f"data loss confirmed {least:,}..{most:,} records on {len(rows['partitions'])}" in says
+    assert f"{least:,} to {most:,} records lost in metrics-firehose after an unclean" in says
+    assert f"{least:,} to {most:,} records lost from metrics-firehose-0, metrics-firehose-1" in says
     impact = run.document["impact"]
-    assert f"Partitions unavailable {impact['partitions_unavailable']} of {len(known)}" in says
-    assert "up to 40 s; 120 partition-seconds" in says
-    assert f"First effect to first sign {first:.1f} s app-metrics: NOT_LEADER" in says
+    assert f" {impact['partitions_unavailable']} of {len(known)} partitions unavailable" in says
 
 
-def test_a_sign_is_the_first_that_a_client_logged_after_the_first_effect(unclean: Path) -> None:
-    """A warning of its start, and what a broker wrote, are none."""
-    save(unclean, "files", [file("app", "client", role="client"), file("broker-1", "server")])
-    at = 1_795_001_860_000_000
-    told = [
-        ("app", "client_setting_seen", "WARN", 50_000),
-        ("broker-1", "replica_lags", "WARN", 50_100),
-        ("app", "client_refresh", "INFO", 50_200),
-        ("app", "fetch_failed", "WARN", 50_300),
-        ("app", "client_error", "INFO", 51_000),
-    ]
-    save(unclean, "events", [
-        {"node": node, "kind": kind, "level": level, "ts": at + after * 1000, "line": 1}
-        for node, kind, level, after in told
-    ])  # fmt: skip
-    one = finding("F-1", "flapping-broker", "high", brokers=[2], **{"from": iso(50_000)})
+def test_one_interval_is_told_and_it_is_the_incident(unclean: Path) -> None:
+    """A setting that is a risk was so long before; it neither begins nor ends the incident."""
+    risk = finding("F-1", "config-risk", "medium", **{"from": iso(0), "to": iso(150_000)})
+    early = finding("F-2", "flapping-broker", "high", brokers=[2],
+                    **{"from": iso(50_000), "to": iso(60_000)})  # fmt: skip
+    late = finding("F-3", "under-min-isr", "medium", **{"from": iso(55_000), "to": iso(90_000)})
 
-    assert "First effect to first sign 300 ms app: fetch failed" in draw(unclean, one)
+    says = draw(unclean, risk, early, late)
 
-
-def test_a_setting_that_is_a_risk_does_not_begin_the_incident(unclean: Path) -> None:
-    """It was so long before, and its clients have no errors by it."""
-    risk = finding("F-1", "config-risk", "medium", clients=["app-x"], **{"from": iso(0)})
-    real = finding("F-2", "flapping-broker", "high", brokers=[2], **{"from": iso(50_000)})
-
-    says = draw(unclean, risk, real)
-
-    assert "Started 2026-11-18 11:38:30" in says
-    assert "Clients with sustained errors 0" in says
-    assert "Also: flapping-broker" not in says
-    assert "Also: config-risk" in says
+    assert (
+        "Wed 2026-11-18, 11:38:30 \u2013 11:39:10 UTC (40 s), over. Confidence: confirmed." in says
+    )
+    assert says.count("UTC") == 1
 
 
 def test_what_is_still_so_at_the_end_of_the_logs_is_not_called_over(unclean: Path) -> None:
     last = document([])["window"]["to"]
     says = draw(unclean, finding("F-1", "flapping-broker", "high", brokers=[2], to=last))
 
-    assert "Ended not over the logs end 11:40:10" in says
+    assert "11:38:48 UTC; not over when the logs end at 11:40:10 (1 min 21 s later)" in says
 
 
-def test_the_reason_of_the_confidence_stands_beside_it(unclean: Path) -> None:
-    one = finding(
-        "F-1", "flapping-broker", "high", brokers=[2], confidence_reason="two nodes say so"
+def crashed(name: str, broker: int, after: int) -> dict[str, Any]:
+    """Make a crash without a reason."""
+    return finding(
+        name, "broker-restart", "medium", brokers=[broker], title=f"Broker {broker} crashed",
+        measures={"kind": "crash", "away_s": 9.0}, **{"from": iso(after), "to": iso(after + 9_000)},
+        actions=[f"journalctl -k   # on the host of broker {broker}: out of memory?",
+                 "kafka-topics.sh --describe --unavailable-partitions   # which?"],
+    )  # fmt: skip
+
+
+def trigger(name: str, broker: int, after: int, kind: str = "crash") -> dict[str, Any]:
+    """Make an entry of the trigger."""
+    return {"kind": kind, "node": f"broker-{broker}", "at": iso(after), "finding": name}
+
+
+def test_why_names_the_triggers_in_order_and_the_guardrail(unclean: Path) -> None:
+    rows = [lost(0, 1, 845) | {"manner": "automatic"}]
+    election = finding("F-1", "unclean-election", "critical", measures={"partitions": rows},
+                       **{"from": iso(70_000), "to": iso(70_000)})  # fmt: skip
+    risk = finding("F-9", "config-risk", "low", measures={
+        "setting": "unclean.leader.election.enable", "topics": ["metrics-firehose"]})  # fmt: skip
+    found = [election, crashed("F-2", 2, 45_000), crashed("F-3", 1, 59_000), risk]
+    says = draw(unclean, *found, trigger=[trigger("F-2", 2, 45_000), trigger("F-3", 1, 59_000)])
+
+    assert "Broker 2 crashed at 11:38:25 and broker 1 at 11:38:39; the logs do not say why." in says
+    assert (
+        "metrics-firehose allows unclean elections ( unclean.leader.election.enable=true ), so"
+        in says
     )
-    says = draw(unclean, one, detectors=[{"detector": "x", "status": "not_evaluable"}])
+    assert "so broker 2 was elected at 11:38:50 although it was not in sync" in says
+    assert "Not known Why brokers 2 and 1 crashed." in says
 
-    assert "How sure: two nodes say so; 1 kind of trouble could not be looked for" in says
+
+def test_one_thing_to_do_for_several_brokers_is_one_action(unclean: Path) -> None:
+    """Nor is anybody told to look for what is over."""
+    found = [crashed("F-2", 2, 45_000), crashed("F-3", 1, 59_000)]
+    says = draw(unclean, *found, trigger=[trigger("F-2", 2, 45_000), trigger("F-3", 1, 59_000)])
+
+    assert says.count("journalctl -k") == 1
+    assert "on the host of brokers 2 and 1: out of memory?" in says
+    assert "--unavailable-partitions" not in says
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["kafka-topics.sh --bootstrap-server BROKER:9092 --alter", "ls LOG_DIR/orders-0",
+     "kafka-configs.sh --alter --entity-name TOPIC"],
+)  # fmt: skip
+def test_nothing_to_do_now_has_to_be_filled_in_first(unclean: Path, action: str) -> None:
+    one = finding(
+        "F-1", "flapping-broker", "high", brokers=[2], actions=[action, "Ask who did it."]
+    )
+    says = draw(unclean, one)
+
+    assert action not in says
+    assert "Do now Ask who did it." in says
+
+
+def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> None:
+    """Records were written until the leader died, not until another one was elected."""
+    row = lost(0, 2, 845) | {"written_from": iso(40_000), "written_to": iso(71_318)}
+    one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]},
+                  **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
+
+    # The partition had no leader from 11:38:48 on.
+    assert "send again what they wrote from 11:38:20 to 11:38:48" in draw(unclean, one)
+
+
+def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> None:
+    save(unclean, "coverage", [{"node": "broker-1", "role": "broker", "state": "missing"}])
+    says = draw(unclean, crashed("F-2", 2, 45_000), trigger=[trigger("F-2", 2, 45_000)])
+
+    assert (
+        "Not known No logs of broker 1, which led 6 partitions: what happened there is not" in says
+    )
+    assert "The logs of all brokers and controllers are here" not in says
 
 
 def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> None:
@@ -109,16 +157,27 @@ def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> Non
 
     says = draw(unclean, high, low)
 
-    assert "; data loss confirmed 845 records on 1 partition; " in says
-    assert " 2 to 5 records of 1 partition were cut after clean changes of leader" in says
+    assert "845 records lost from metrics-firehose-0." in says
+    assert " 2 to 5 more records truncated on 1 partition after clean failovers" in says
 
 
-def test_a_clear_day_tells_what_was_looked_at(quiet: Path) -> None:
-    says = text(verdict.render(load_run(quiet)))
+def test_a_clear_day_tells_what_was_routine_and_nothing_else(quiet: Path) -> None:
+    stop = finding("F-1", "broker-restart", "info", brokers=[2], measures={"kind": "controlled"},
+                   title="Broker 2 was shut down cleanly; back in service 23 s later")  # fmt: skip
+    refreshes = [
+        finding(f"F-{number}", "stale-metadata", "info", measures={"verdict": "transient"},
+                **{"from": iso(1000), "to": iso(1600)})
+        for number in (2, 3)
+    ]  # fmt: skip
+    says = draw(quiet, stop, *refreshes, verdict_="clear")
 
-    assert says.startswith("clear Nothing of level medium or higher found between")
-    assert "Files 4 of 3 nodes, 0 damaged" in says
-    assert "Kinds of trouble looked for 0" in says
+    assert says.startswith(
+        "clear No incident in these logs 2026-11-18 11:37:40 \u2013 11:40:10 UTC;"
+    )
+    assert "Broker 2 was shut down cleanly; back in service 23 s later." in says
+    assert "2 short metadata refreshes by clients after a leader moved, all within 600 ms" in says
+    assert "Do now" not in says
+    assert "Impact" not in says
 
 
 def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
@@ -132,13 +191,14 @@ def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
     assert not re.search(r'class="[^"]*[<>]', html)
 
 
-def test_titles_of_the_other_incidents_lead_to_their_cards(unclean: Path) -> None:
-    found = [finding(f"F-{at}", "isr-storm", "high", title=f"Storm {at}") for at in range(6)]
-    write_findings(document(found), unclean / "findings.json")
+def test_what_else_came_of_it_leads_to_its_card_and_is_told_once(unclean: Path) -> None:
+    storms = [finding(f"F-{at}", "isr-storm", "high", title=f"Storm {at}") for at in range(6)]
+    write_findings(document(storms), unclean / "findings.json")
     html = verdict.render(load_run(unclean))
 
-    assert '<a href="#F-1">Storm 1</a>' in html
-    assert "and 2 findings more" in html
+    assert 'Storm 1. <a href="#F-1"' in html
+    assert text(html).count("Storm 1") == 1
+    assert "3 more findings of level medium or higher" in html
 
 
 def test_how_much_of_the_loss_had_been_acknowledged_is_summed_up(unclean: Path) -> None:
@@ -146,7 +206,7 @@ def test_how_much_of_the_loss_had_been_acknowledged_is_summed_up(unclean: Path) 
     some = [lost(0, 1, 845) | {"acknowledged_min": 800, "acknowledged_max": 845},
             lost(1, 1, 900) | {"acknowledged_min": None, "acknowledged_max": 900}]  # fmt: skip
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": some})
-    assert "800 to 1,745 of the lost records had been acknowledged" in draw(unclean, one)
+    assert "800 to 1,745 of them had been acknowledged" in draw(unclean, one)
 
     some[1]["acknowledged_max"] = None
-    assert "At least 800 of the lost records had been acknowledged" in draw(unclean, one)
+    assert "at least 800 of them had been acknowledged" in draw(unclean, one)

@@ -1,0 +1,403 @@
+"""The answers of the first screen: why, to whom, what was lost, what to do, what is not known.
+
+Each is a few short lines out of the trigger, the chains, the impact and the outages of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import count, duration, join_names, parse_millis
+from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
+from forensics.report.headline import (
+    CONSEQUENCES,
+    NODE_STORIES,
+    bounds_text,
+    brokers_text,
+    client_name,
+    headline,
+    loss_sentence,
+    times_text,
+)
+from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
+from forensics.run_output.findings import PartitionLoss
+from forensics.run_output.reader import Row, RunOutput, SavedFinding
+
+MAX_EFFECTS = 3
+OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
+CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
+HIT_STATES = ("stale", "disconnected")
+# What a broker did, by the kind of the trigger.
+VERBS = {
+    "crash": "crashed", "pause": "froze", "network": "was cut off", "controlled": "was shut down",
+    "disk": "lost a log directory", "controller": "was lost as the active controller",
+}  # fmt: skip
+LEADER_WORDS = {
+    "leader_dead": "was down", "leader_hung": "was frozen", "leader_isolated": "was cut off",
+    "leader_stopped": "was stopped", "no_leader": "",
+}  # fmt: skip
+# Clients that logs name by their file alone.
+FILE_NAME = re.compile(r"file:[^\s,:']+")
+UNCLEAN_SETTING = "unclean.leader.election.enable"
+# Lengths that are no further apart are told as one; a longer text is cut to one sentence.
+ABOUT_SAME, MAX_WHY = 1.05, 240
+# Clients hear of an outage a little after it.
+HEARD_MS = 3000
+
+
+@dataclass(frozen=True)
+class SummaryLine:
+    """One line of an answer, and where more stands; text between backticks is code."""
+
+    text: str
+    anchor: str = ""
+    link: str = ""
+    is_strong: bool = False
+
+
+def explain_why(run: RunOutput) -> list[SummaryLine]:
+    """Say what began it, and how that came to what the headline says."""
+    span = incident_span(run)
+    if span is None:
+        return []
+    sentences = [*_triggers(run, span), *_mechanism(run)]
+    if not sentences:
+        worst = run.incidents[0]
+        sentences = [first_sentences(worst.explanation, 2) or "The logs do not say why."]
+    text = shorten_names(" ".join(sentences[:3]))
+    has_chain = bool(run.document.get("chains"))
+    return [SummaryLine(text, "happened" if has_chain else "", "Cause chain" if has_chain else "")]
+
+
+def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
+    """Say who went first, and how."""
+    known = {finding.id: finding for finding in run.findings}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    triggers = list(run.document.get("trigger") or ())
+    for one in triggers:
+        groups.setdefault(str(one.get("kind")), []).append(one)
+    told = {str(one.get("finding")) for one in triggers}
+    worst = run.incidents[0]
+    if triggers and worst.detector in NODE_STORIES and worst.id not in told:
+        yield f"{worst.title.partition(';')[0]} ({clock_text(worst.start_ms or 0, span.start)})."
+    for kind, members in groups.items():
+        findings = [known[name] for one in members if (name := str(one.get("finding"))) in known]
+        yield _trigger_sentence(kind, members, findings, run, span)
+
+
+def _trigger_sentence(
+    kind: str, members: Sequence[Mapping[str, Any]], findings: Sequence[SavedFinding],
+    run: RunOutput, span: IncidentSpan,
+) -> str:  # fmt: skip
+    verb = VERBS.get(kind)
+    if verb is None or (kind == "network" and len(members) > 1):
+        if not findings:
+            return "What began it is not in the logs."
+        titles = list(dict.fromkeys(one.title.partition(";")[0] for one in findings))
+        if titles[0] == headline(run):
+            return first_sentences(findings[0].explanation, 2)
+        return f"{join_names(titles, 2)}. {first_sentences(findings[0].explanation, 1)}"
+    moments = [(parse_millis(one.get("at")) or 0, str(one.get("node"))) for one in members]
+    repeats = [one for one in findings if one.detector == "flapping-broker"]
+    if kind == "crash" and not repeats:
+        moments = _each_crash(run, moments)
+    parts = []
+    for index, (at, node) in enumerate(moments[:4]):
+        doing = verb if not index else ""
+        again = next((one for one in repeats if _is_about(one, node)), None)
+        often = f" {times_text(again.measures.get('cycles'))}, first" if again else ""
+        name = node_text(node)
+        when = clock_text(at, span.start)
+        parts.append(" ".join(f"{name} {doing}{often} at {when}".split()))
+    if len(moments) > 4:
+        parts.append(f"{len(moments) - 4} more followed")
+    text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
+    return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+
+
+def _each_crash(run: RunOutput, moments: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Add the later crashes of the same brokers: the trigger names each broker once."""
+    nodes = {node for _, node in moments}
+    more = [
+        (one.start_ms, node)
+        for one in run.incidents
+        if one.detector == "broker-restart" and one.measures.get("kind") == "crash"
+        for node in (f"broker-{broker}" for broker in one.brokers)
+        if node in nodes and one.start_ms is not None
+    ]
+    return sorted({*moments, *more})
+
+
+def _is_about(finding: SavedFinding, node: str) -> bool:
+    return broker_id(node) in finding.brokers
+
+
+def node_text(node: str) -> str:
+    """Name a node as people do.
+
+    >>> node_text("broker-2"), node_text("controller-1")
+    ('broker 2', 'controller-1')
+    """
+    number = broker_id(node)
+    return f"broker {number}" if number is not None else node
+
+
+def _reason(kind: str, findings: Sequence[SavedFinding]) -> str:
+    """Say why a process went, as far as the logs say it."""
+    if kind == "crash":
+        reasons = [one.title.partition(";")[0] for one in findings if "crashed" not in one.title]
+        if not reasons:
+            return "; the logs do not say why."
+        return f". {'. '.join(dict.fromkeys(reasons))}."
+    causes = dict.fromkeys(map(_explained, findings))
+    causes.pop("", None)
+    return f". {next(iter(causes))}" if causes and kind != "controlled" else "."
+
+
+def _explained(finding: SavedFinding) -> str:
+    """Return the first sentence of an explanation, without what the title said."""
+    text = first_sentences(finding.explanation, 1)
+    if finding.detector == "flapping-broker" and ": " in text:
+        text = text.partition(": ")[2]
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def first_sentences(text: str, number: int) -> str:
+    """Return the first sentences of a text; one of them where more would be long."""
+    parts = re.split(r"(?<=[a-z)\"'`][.!?]) +(?=[A-Z0-9])", " ".join(text.split()))
+    told = " ".join(parts[:number])
+    return told if len(told) <= MAX_WHY else parts[0]
+
+
+def shorten_names(text: str) -> str:
+    """Shorten the names of clients that are known by their file alone."""
+    return FILE_NAME.sub(lambda found: client_name(found[0]), text)
+
+
+def _mechanism(run: RunOutput) -> Iterator[str]:
+    """Say how the trigger led to what the headline says, and which guardrail was missing."""
+    worst = run.incidents[0]
+    if worst.detector == "unclean-election":
+        yield _unclean_mechanism(run, worst)
+        return
+    has_trigger = bool(run.document.get("trigger"))
+    impact = run.document.get("impact") or {}
+    is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
+    if has_trigger and is_about_nodes:
+        if impact.get("partitions_unavailable"):
+            yield (
+                "Nobody served the partitions they led until other leaders were elected or they "
+                "came back."
+                if len(_trigger_nodes(run)) > 1
+                else "Nobody served the partitions it led until other leaders were elected or it "
+                "came back."
+            )
+    elif explained := first_sentences(worst.explanation, 2):
+        yield explained
+
+
+def _trigger_nodes(run: RunOutput) -> set[str]:
+    return {str(one.get("node")) for one in run.document.get("trigger") or ()}
+
+
+def _unclean_mechanism(run: RunOutput, worst: SavedFinding) -> str:
+    rows = [row for row in worst.losses if row.lost_records_max != 0] or list(worst.losses)
+    topics = sorted({row.partition.rpartition("-")[0] for row in rows})
+    leaders = sorted({row.leader for row in rows if row.leader is not None and row.leader >= 0})
+    when = clock_text(worst.start_ms, worst.start_ms) if worst.start_ms is not None else ""
+    elected = f"{brokers_text(leaders) if leaders else 'a replica'} was elected"
+    if len(leaders) > 1:
+        elected = f"{brokers_text(leaders)} were elected"
+    elected += f" at {when}" if when else ""
+    allowed = _topics_allowing_unclean(run)
+    if any(row.manner == "manual" for row in rows):
+        begin = "Somebody ordered an unclean election"
+    elif topics and set(topics) <= allowed:
+        verb = "allows" if len(topics) == 1 else "allow"
+        names = join_names([f"`{topic}`" for topic in topics])
+        begin = f"{names} {verb} unclean elections (`{UNCLEAN_SETTING}=true`)"
+    else:
+        begin = "No in-sync replica was alive"
+    cut = "; the others then truncated what it did not have" if _has_loss(rows) else ""
+    return f"{begin}, so {elected} although it was not in sync{cut}."
+
+
+def _has_loss(rows: Iterable[PartitionLoss]) -> bool:
+    return any(row.lost_records_max != 0 for row in rows)
+
+
+def _topics_allowing_unclean(run: RunOutput) -> set[str]:
+    return {
+        str(topic)
+        for one in run.findings
+        if one.detector == "config-risk" and one.measures.get("setting") == UNCLEAN_SETTING
+        for topic in one.measures.get("topics") or ()
+    }
+
+
+def list_impact(run: RunOutput) -> list[SummaryLine]:
+    """Say what was lost, what was unavailable, and which clients noticed; nothing twice."""
+    span = incident_span(run)
+    lines = [*_loss_lines(run)]
+    if span is None:
+        return lines
+    lines += [*_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)]
+    return lines
+
+
+def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
+    totals = sum_losses(run.findings)
+    truncated = sum_clean_truncations(run.findings)
+    impact = run.document.get("impact") or {}
+    rows = [row for _, row in loss_rows(run.findings) if row.lost_records_max != 0]
+    if totals and rows:
+        text = loss_sentence(run).rstrip(".").partition(" on ")[0]
+        names = join_names([row.partition for row in rows], 4)
+        text = f"{text} from {names}"
+        if totals.acknowledged:
+            text += f"; {totals.acknowledged} of them had been acknowledged"
+        if totals.unbounded:
+            text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
+        yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
+    else:
+        is_sure = bool(impact.get("records_lost_min")) and truncated is not None
+        gave_up = any(one.detector == "undelivered-records" for one in run.incidents)
+        text = loss_sentence(run)
+        if is_sure:
+            text = text.replace("lost.", "lost: written with acks=1, truncated after a failover.")
+        if gave_up and text == "No data loss found.":
+            text = "No data loss found inside Kafka; producers gave up records before it."
+        yield SummaryLine(text, "ledger" if truncated else "", "Data loss", is_strong=is_sure)
+    counted = impact.get("records_lost_min") or 0
+    if truncated and (rows or not counted):
+        more = " more" if rows else ""
+        both = bounds_text(truncated.at_least, truncated.at_most)
+        number, _, noun = both.rpartition(" ")
+        on = count(truncated.partitions, "partition")
+        yield SummaryLine(
+            f"{number}{more} {noun} truncated on {on} after clean failovers: lost only if written "
+            "with acks=1 and not sent again."
+        )
+
+
+def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
+    impact = run.document.get("impact") or {}
+    hit, known = impact.get("partitions_unavailable"), impact.get("partitions")
+    if not hit:
+        if hit == 0:
+            yield SummaryLine("No partition was unavailable.")
+        return
+    of = f" of {known:,}" if known else ""
+    longest = _longest_outages(run, span)
+    begin = f"{hit:,}{of} partitions unavailable" if hit > 1 else f"1{of} partitions unavailable"
+    if not longest:
+        at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
+        yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
+        return
+    (name, most), *rest = longest
+    parts = [f"{name} for {duration(most)}"]
+    if rest:
+        low, high = rest[-1][1], rest[0][1]
+        both = duration(high)
+        if high > low * ABOUT_SAME:
+            both = f"{duration(low)} to {duration(high)}"
+        others = "the other" if len(rest) + 1 == hit else "at least"
+        parts.append(f"{others} {len(rest)} for {both}")
+        if most <= high * ABOUT_SAME:
+            parts = [f"for {duration(low)} to {duration(most)}" if most > low * ABOUT_SAME
+                     else f"for {duration(most)}"]  # fmt: skip
+    why = _leaders_away(incident_outages(run, span))
+    colon = ": " if parts[0].startswith(name) else " "
+    yield SummaryLine(f"{begin}{colon}{', '.join(parts)}{why}.", "partitions", "Partitions")
+
+
+def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:
+    """Return the unplanned outages of the incident: partition, start, end, row."""
+    found = []
+    for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
+        start, end = row["started_at"], row["ended_at"]
+        end = end if end is not None else run.logs_end
+        if start is not None and end is not None and start <= span.end and end >= span.start:
+            found.append((f"{row['topic']}-{row['partition']}", start, end, row))
+    return found
+
+
+def _longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
+    """Return each partition's longest outage of the incident, the longest first."""
+    found: dict[str, int] = {}
+    for name, start, end, _ in incident_outages(run, span):
+        found[name] = max(found.get(name, 0), end - start)
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:
+    """Say which leaders were away."""
+    ways: dict[str, set[int]] = {}
+    for *_, row in outages:
+        if row["leader"] is not None and (word := LEADER_WORDS.get(row["why"])):
+            ways.setdefault(word, set()).add(row["leader"])
+    if len(ways) != 1:
+        return ""
+    ((word, leaders),) = ways.items()
+    if len(leaders) > 1:
+        word = word.replace("was", "were", 1)
+    return f", while {brokers_text(sorted(leaders))} {word}"
+
+
+def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
+    hit = (run.document.get("impact") or {}).get("clients_affected")
+    if not hit:
+        return
+    lengths = _client_troubles(run, span)
+    ranked = sorted(lengths, key=lambda name: (-lengths[name], name))[:hit]
+    every = {row["node"] for row in run.files if row["role"] == "client" and row["node"]}
+    of = f" of {len(every)}" if len(every) >= hit else ""
+    begin = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
+    text = f"{begin}."
+    if ranked:
+        most = lengths[ranked[0]]
+        long = f"up to {duration(most)}" if most >= 1000 else "less than 1 s"
+        names = join_names([client_name(name) for name in ranked], 4)
+        text = f"{begin}, disconnected or retrying for {long}: {names}."
+    yield SummaryLine(text, "clients", "Clients")
+
+
+def _client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
+    """Say for how long at a time each client was in trouble during the outages."""
+    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
+    dark = list(dict.fromkeys(dark))
+    near: dict[str, int] = {}
+    lengths: dict[str, int] = {}
+    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    for row in run.rows("lanes", CLIENT_COLUMNS, where):
+        start, end = row["started_at"], row["ended_at"] or run.logs_end
+        if row["node"] is None or start is None or end is None:
+            continue
+        if start <= span.end + HEARD_MS and end >= span.start:
+            near[row["node"]] = max(near.get(row["node"], 0), end - start)
+        if any(start <= till and end >= since for since, till in dark):
+            lengths[row["node"]] = max(lengths.get(row["node"], 0), end - start)
+    # A client of a leader that froze hears of it when that one wakes.
+    return lengths or near
+
+
+def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
+    """Name what else came of it: what the headline, the losses and the outages do not say."""
+    said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
+            "controller-churn"}  # fmt: skip
+    worst = run.incidents[0]
+    # The headline counts these; their titles say how each of them fared.
+    rest = [one for one in span.findings if one.detector not in said]
+    if len([one for one in rest if one.detector == worst.detector]) == 1:
+        rest = [one for one in rest if one.id != worst.id]
+    for one in rest[:MAX_EFFECTS]:
+        yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")
+    if len(rest) > MAX_EFFECTS:
+        more = count(len(rest) - MAX_EFFECTS, "more finding")
+        yield SummaryLine(f"And {more} of level medium or higher.", "findings", "Findings")

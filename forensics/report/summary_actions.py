@@ -1,0 +1,245 @@
+"""What to do now, over all findings, and what is not known: the end of the first screen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow.dataset as ds
+
+from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import count, join_names, parse_millis
+from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
+from forensics.report.data_loss import sum_losses
+from forensics.report.finding_text import COMMAND_LINE
+from forensics.report.headline import brokers_text, client_name, list_doubts
+from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
+from forensics.report.summary import (
+    HEARD_MS,
+    UNCLEAN_SETTING,
+    SummaryLine,
+    first_sentences,
+    incident_outages,
+    node_text,
+    shorten_names,
+)
+from forensics.run_output.findings import PartitionLoss, severity_rank
+from forensics.run_output.reader import RunOutput, SavedFinding
+
+MAX_ACTIONS, MAX_UNKNOWN = 3, 4
+# Words that a reader would have to fill in first.
+PLACEHOLDER = re.compile(
+    r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
+    r"|\$[A-Z_]+"
+)
+# Commands that look only: worth a place while something is still wrong.
+LOOKS = re.compile(
+    r"--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
+)
+LOOKS_FOR_OUTAGES = "--unavailable-partitions"
+
+
+def list_actions(run: RunOutput) -> list[SummaryLine]:
+    """Return at most three things to do now, over all findings: concrete ones first."""
+    span = incident_span(run)
+    if span is None:
+        return []
+    actions = [*_resend(run), *_forbid_unclean(run)]
+    actions += _from_findings(_by_weight(run, span), is_over=span.is_over)
+    return actions[:MAX_ACTIONS]
+
+
+def _resend(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say who has to send again what was lost, and which consumers have to be reset."""
+    for finding in run.incidents:
+        rows = [row for row in finding.losses if row.lost_records_max != 0]
+        certain = [row for row in rows if row.lost_records_min]
+        if finding.detector not in ("unclean-election", "truncation") or not certain:
+            continue
+        topics = sorted({row.partition.rpartition("-")[0] for row in certain})
+        starts = [at for row in certain if (at := parse_millis(row.written_from)) is not None]
+        ends = _last_writes(run, certain)
+        during = ""
+        if starts and ends:
+            during = f" what they wrote from {clock_text(min(starts), min(starts))} to "
+            during += clock_text(max(ends), min(starts))
+        what = during or " the lost records"
+        offsets = {row.lost_from for row in certain}
+        beyond = f"offset {offsets.pop():,}" if len(offsets) == 1 and None not in offsets else (
+            "the first lost offset"
+        )  # fmt: skip
+        yield SummaryLine(
+            f"Have the producers of {join_names(topics)} send again{what}; reset consumers whose "
+            f"committed offset is beyond {beyond}.", finding.id, "Offsets and commands",
+        )  # fmt: skip
+        return
+
+
+def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:
+    """Return until when each partition was written to: not while nobody served it."""
+    span = incident_span(run)
+    dark = incident_outages(run, span) if span else []
+    ends = []
+    for row in losses:
+        at = parse_millis(row.written_to)
+        if at is not None:
+            starts = (since for name, since, till, _ in dark
+                      if name == row.partition and since < at <= till + HEARD_MS)  # fmt: skip
+            ends.append(min([at, *starts]))
+    return ends
+
+
+def _forbid_unclean(run: RunOutput) -> Iterator[SummaryLine]:
+    if run.incidents[0].detector != "unclean-election":
+        return
+    for one in run.findings:
+        if one.detector == "config-risk" and one.measures.get("setting") == UNCLEAN_SETTING:
+            for action in one.actions:
+                command = action.partition("   # ")[0].strip()
+                if "--alter" in action and _is_concrete(action):
+                    yield SummaryLine(f"Forbid unclean elections: `{command}`", one.id, "More")
+                    return
+
+
+def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
+    """Order findings: what began it, then the headline, then the others."""
+    began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
+    others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
+    order = {name: index for index, name in enumerate(began)}
+    return sorted(
+        others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
+    )
+
+
+def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
+    """Take the first action of each finding; the same one for several brokers is one."""
+    taken: dict[str, tuple[str, SavedFinding, list[int]]] = {}
+    later: list[SummaryLine] = []
+    for one in findings:
+        if one.detector == "unclean-election":
+            continue
+        usable = [action for action in one.actions if _is_concrete(action)]
+        doing = [action for action in usable if not LOOKS.search(action)]
+        for action in doing[:1] or ([] if is_over else usable[:1]):
+            key = action.partition("   # ")[0].strip()
+            key = re.sub(r"\bbroker-? ?\d+\b", "broker", key)
+            if key in taken:
+                taken[key][2].extend(one.brokers)
+            else:
+                taken[key] = action, one, list(one.brokers)
+        looking = [action for action in usable if LOOKS.search(action)]
+        looking = [one for one in looking if not (is_over and LOOKS_FOR_OUTAGES in one)]
+        later += [_command(action, one) for action in looking[:1]]
+    first = [_command(_for_all(*entry), entry[1]) for entry in taken.values()]
+    known = {line.text for line in first}
+    return [*first, *[line for line in later if line.text not in known][:1]]
+
+
+def _for_all(action: str, finding: SavedFinding, brokers: Sequence[int]) -> str:
+    """Let an action that several findings have name all of their brokers."""
+    every = list(dict.fromkeys(brokers))
+    if len(every) < 2 or len(finding.brokers) != 1:
+        return action
+    own = finding.brokers[0]
+    return re.sub(rf"\bbroker[ -]{own}\b", brokers_text(every), action)
+
+
+def _is_concrete(action: str) -> bool:
+    command = action.partition("   # ")[0]
+    return not PLACEHOLDER.search(command) and not action.startswith(("Nothing to do", "As logged"))
+
+
+def _command(action: str, finding: SavedFinding) -> SummaryLine:
+    """Set a command as code, and say behind it what it is for."""
+    first = action.strip().splitlines()[0]
+    command, _, purpose = first.partition("   # ")
+    if not purpose:
+        is_command = COMMAND_LINE.match(first)
+        text = f"`{first}`" if is_command else shorten_names(first_sentences(first, 2))
+        return SummaryLine(text, finding.id, "More")
+    purpose = purpose.strip()
+    return SummaryLine(f"`{command.strip()}` \u2013 {purpose}", finding.id, "More")
+
+
+def list_unknown(run: RunOutput) -> list[SummaryLine]:
+    """Say what is not known: the logs that are missing first, then what no line tells."""
+    lines = [*_missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
+    if unanswered := len(unanswered_detectors(run)):
+        lines.append(SummaryLine(f"{count(unanswered, 'check')} could not run.", "unseen", "Which"))
+    left = len(lines) - MAX_UNKNOWN
+    shown = lines[:MAX_UNKNOWN] if left != 1 else lines
+    if left > 1:
+        shown.append(SummaryLine(f"And {left} more.", "unseen", "What the logs do not show"))
+    if not _missing_nodes(run) and not list_doubts(run):
+        shown.append(SummaryLine("The logs of all brokers and controllers are here."))
+    return shown
+
+
+def _missing_nodes(run: RunOutput) -> list[SummaryLine]:
+    lines = []
+    for words, nodes in list_hidden_nodes(run).items():
+        led = _partitions_led(run, nodes)
+        tail = f", which led {count(led, 'partition')}" if led else ""
+        names = join_names([node_text(node) for node in nodes], 4)
+        verb = {"missing": "No logs of", "rotated away": "Older logs rotated away:"}.get(
+            words, f"Logs {words}:"
+        )
+        text = f"{verb} {names}{tail}: what happened there is not known."
+        lines.append(SummaryLine(text, "unseen", "Collect them", is_strong=True))
+    return lines
+
+
+def _partitions_led(run: RunOutput, nodes: Iterable[str]) -> int:
+    brokers = [number for node in nodes if (number := broker_id(node)) is not None]
+    if not brokers:
+        return 0
+    where = ds.field("leader").isin(brokers)
+    rows = run.tables.read("leadership", ["topic", "partition"], where)
+    return len(rows.group_by(["topic", "partition"]).aggregate([]))
+
+
+def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
+    known = {finding.id: finding for finding in run.findings}
+    died = []
+    for one in run.document.get("trigger") or ():
+        finding = known.get(str(one.get("finding")))
+        if one.get("kind") == "crash" and finding and "crashed" in finding.title:
+            died.append(node_text(str(one.get("node"))))
+    if died:
+        names = list(dict.fromkeys(died))
+        numbers = [int(name.split()[-1]) for name in names if name.split()[-1].isdigit()]
+        text = brokers_text(numbers) if len(numbers) == len(names) else join_names(names)
+        yield SummaryLine(f"Why {text} crashed.")
+    totals = sum_losses(run.findings)
+    if totals and totals.unbounded:
+        of = count(totals.unbounded, "partition")
+        yield SummaryLine(f"How much {of} lost at most.", "ledger", "Data loss")
+    if totals is None and any(one.detector == "unclean-election" for one in run.incidents):
+        yield SummaryLine("How many records were lost.", "ledger", "Data loss")
+    for doubt in list_doubts(run):
+        yield SummaryLine(f"{doubt[:1].upper()}{doubt[1:]}.", "unseen", "More")
+
+
+def _silent_clients(run: RunOutput) -> Iterator[SummaryLine]:
+    if not run.files:
+        return
+    roles = {row["role"] for row in run.files if row["records"]}
+    if "client" not in roles:
+        yield SummaryLine("What clients saw: none of their logs are here.")
+        return
+    span = incident_span(run)
+    clients = {row["node"] for row in run.files if row["role"] == "client"}
+    if span is None:
+        return
+    silent = sorted(
+        {
+            (str(row["node"]), row["started_at"])
+            for row in find_log_holes(run)
+            if row["node"] in clients and row["started_at"] and row["log"] is None
+            if row["started_at"] <= span.end
+            and (row["ended_at"] is None or row["ended_at"] >= span.end)
+        }
+    )
+    if silent:
+        texts = [f"{client_name(name)} after {clock_text(at, span.start)}" for name, at in silent]
+        yield SummaryLine(f"No logs from {join_names(texts, 3)}.")
