@@ -50,10 +50,17 @@ def test_broken_links_and_links_inside_are_told_apart(tmp_path: Path) -> None:
 
 
 Harm = Callable[[Path], object]
+
+
+def make_a_folder_of(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 HARMS: dict[str, tuple[Harm, str]] = {
     "vanished": (Path.unlink, "it was there when reading began, and is gone"),
     "a folder now": (
-        lambda path: (path.unlink(), path.mkdir()),
+        make_a_folder_of,
         "it was a file when reading began, and is a folder now",
     ),
     "shorter": (lambda path: os.truncate(path, 100), "before the length it had at first"),

@@ -35,7 +35,7 @@ FORMATS: dict[str, Callable[[bytes], bytes]] = {
     "zstd": by("zstd", "-c"),
     "lz4": by("lz4", "-c"),
 }
-SINGLE = {
+SINGLE: dict[str, Callable[[bytes], bytes]] = {
     "lzma": lambda text: lzma.compress(text, format=lzma.FORMAT_ALONE),
     "zlib": zlib.compress,
 }
@@ -134,7 +134,8 @@ def test_a_small_gzip_that_is_cut_gives_what_is_left(left: int, tmp_path: Path) 
 
 def lzw(text: bytes, most: int = 16) -> bytes:
     """Pack as `compress` does."""
-    out, group, bits = bytearray(b"\x1f\x9d" + bytes([0x80 | most])), [], 9
+    out, bits = bytearray(b"\x1f\x9d" + bytes([0x80 | most])), 9
+    group: list[int] = []
     table = {bytes([byte]): byte for byte in range(256)}
 
     def flush(*, whole: bool) -> None:
@@ -154,7 +155,7 @@ def lzw(text: bytes, most: int = 16) -> bytes:
             flush(whole=True)
         if len(table) + 1 < 1 << most:
             table[longer] = len(table) + 1
-            if len(table) > 1 << bits and bits < most:
+            if len(table) >= 1 << bits and bits < most:
                 if group:
                     flush(whole=True)
                 bits += 1
