@@ -106,6 +106,7 @@ def test_an_archive_root_that_vanished_ends_the_run(tmp_path: Path) -> None:
 def test_names_that_are_not_utf_8_are_shown_with_their_bytes(tmp_path: Path) -> None:
     name = os.fsdecode(b"br\xf6ker-1")
     write(tmp_path / name, {os.fsdecode(b"s\xe9rver.log"): LOG})
+    (tmp_path / name / os.fsdecode(b"\xe4")).symlink_to("nowhere")
     (tmp_path / name / os.fsdecode(b"\xfc.tar")).write_bytes(tarred({"a.log": LOG}))
 
     found = scan(tmp_path / name)
@@ -113,6 +114,8 @@ def test_names_that_are_not_utf_8_are_shown_with_their_bytes(tmp_path: Path) -> 
     assert {r"br\xf6ker-1/s\xe9rver.log", r"br\xf6ker-1/\xfc.tar!a.log"} == set(found.files)
     assert {300} == {one.counts["lines"] for one in found.files.values()}
     assert {r"br\xf6ker-1", r"br\xf6ker-1/\xfc.tar"} == set(found.containers)
+    row = found.containers[r"br\xf6ker-1"].to_row()
+    assert [r"br\xf6ker-1/\xe4"] == row["reasons"][0]["examples"]
 
 
 @pytest.mark.parametrize(
