@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+# What the system says of a disk that takes no more, mostly without naming the file.
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 
 
 class ForensicsError(Exception):

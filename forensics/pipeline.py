@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics import run_result
@@ -31,12 +32,14 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     make_event_finalizer,
-    mark_duplicates,
     sum_accounts,
 )
+from forensics.events.file_parts import list_node_accounts
+from forensics.events.node_map import find_unused, parse_node_map
 from forensics.events.packs import Pack, RuleSet, load_rule_set, open_pack, packs_to_json
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
+from forensics.history.cluster_ids import find_cluster_ids, refuse_several_clusters
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
@@ -51,7 +54,8 @@ from forensics.ingest.container_accounts import (
 )
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, plan_inputs
-from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
+from forensics.lib.arrow_io import read_batches, read_events, release_arrow_memory, write_table
+from forensics.lib.folder_lock import lock_output
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -74,19 +78,24 @@ def postmortem(
 
     Return what `_RESULT.json` says: the exit code, its reason, and the figures.
     """
-    with Stopwatch(listener) as watch:
+    with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
             run_result.clear_result(settings.out)
             return _run_stages(settings, notify, watch)
         except BaseException as error:
-            run_result.save_failure(settings.out, error, settings.command, watch)
-            raise
+            # What is there of this run is half of it, and the disk may be full.
+            run_result.remove_half_run(settings)
+            told = run_result.name_folder(error, settings.out)
+            run_result.save_failure(settings.out, told, settings.command, watch)
+            raise told from error
 
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
     rules = load_rule_set([open_pack(path) for path in settings.packs])
+    notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
+    parse_node_map(settings.node_map)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
     with ExitStack() as stack:
@@ -94,12 +103,20 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         with watch.stage("start"):
             preload_library()
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
+        run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
+    """Say which packs hold Python that is about to run."""
+    for pack in packs:
+        if pack.programs:
+            notify(f"packs      runs Python of pack {pack.origin}")
 
 
 def finish_run(  # noqa: PLR0913, PLR0917
@@ -153,17 +170,23 @@ def scan_archives(
     files = load_accounts(staged, work)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
-    mark_duplicates(files)
-    assign_nodes(files)
+    repeated_lines.mark_duplicates(files)
+    node_map = parse_node_map(settings.node_map)
+    assign_nodes(files, node_map)
+    for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
+        notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
+    refuse_several_clusters(files, find_cluster_ids(events))
     assign_kafka_versions(files, events)
-    rows = [files[name].to_row() for name in sorted(files)]
+    count_shared_events(files, events)
+    repeated_lines.find_copies(files.values())
+    rows = [row for name in sorted(files) for row in files[name].to_rows()]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))
-    empty = sum(not row["bytes"] and not row["damaged"] for row in rows)
-    notify(f"events     {count:,} in {lines:,} lines of {len(rows)} files, {empty} of them empty")
-    for row in rows:
+    empty = sum(not file.counts["bytes"] and not file.notes for file in files.values())
+    notify(f"events     {count:,} in {lines:,} lines of {len(files)} files, {empty} of them empty")
+    for row in (files[name].to_row() for name in sorted(files)):
         if row["damaged"] and row["file"] not in dict(work.problems):
             notify(f"warning: {row['file']}: {row['damaged']}; the rest is read")
     return files
@@ -190,7 +213,10 @@ def settle_events(
     engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
-        counts, ["file", "repeats"], repeated_lines.sum_counts, repeated_lines.REPEATED_LINES
+        counts,
+        list(repeated_lines.REPEATED_LINES.names[:3]),
+        repeated_lines.sum_counts,
+        repeated_lines.REPEATED_LINES,
     )
     repeated_lines.note_repeats(files, repeats)
 
@@ -230,7 +256,25 @@ def assign_kafka_versions(files: Mapping[str, FileAccount], events: Path) -> Non
     """Note for each file the Kafka version that it names, the last one if there are several."""
     columns = ["kind", "ts", "node", "file", "line", "detail"]
     for row in read_events(events, ["kafka_version"], columns):
-        files[row["file"]].version = row["detail"]
+        file = files[row["file"]]
+        owners = [part for part in file.parts if part.node == row["node"]]
+        for one in (file, *owners):
+            one.version = row["detail"]
+
+
+def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Count the events of each node in files that several share."""
+    shared = [name for name, file in files.items() if file.parts]
+    counts: Counter[tuple[str, str | None]] = Counter()
+    wanted = pc.field("file").isin(shared)
+    for batch in read_batches(events, ["file", "node"], wanted) if shared else ():
+        grouped = pa.Table.from_batches([batch]).group_by(["file", "node"])
+        for row in grouped.aggregate([([], "count_all")]).to_pylist():
+            counts[row["file"], row["node"]] += row["count_all"]
+    for name in shared:
+        for part in files[name].parts:
+            # Repeats were counted before they were left out.
+            part.counts["events"] = counts[name, part.node] + part.counts["repeated_events"]
 
 
 # rebuild
@@ -241,14 +285,15 @@ def rebuild_history(
 ) -> History:
     """Turn events into clocks, lanes, coverage, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
-    nodes = {file.node: file.role for file in files.values() if file.node and file.role}
+    accounts = list_node_accounts(files.values())
+    nodes = {file.node: file.role for file in accounts if file.node and file.role}
     sources = list_anchor_sources(read_startup_windows(events))
     anchors = engine.run_readers(events, sources, ANCHORS)
     reduce_pair = make_pair_reducer(len(nodes))
     pairs = engine.reduce_groups(anchors, ["node", "other"], reduce_pair, PAIRS)
-    clocks = build_clocks(pairs, events, sorted(nodes), files.values())
+    clocks = build_clocks(pairs, events, sorted(nodes), accounts)
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
-    covered = log_coverage.measure_coverage(files.values(), clocks)
+    covered = log_coverage.measure_coverage(accounts, clocks)
     lanes = build_lanes.build_lanes(events, clocks, nodes, covered)
     write_table(lanes.table(covered), tables / "lanes")
     named = find_named_nodes(events)

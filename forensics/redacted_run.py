@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from forensics import pipeline, run_result
 from forensics.engine.base import Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
+from forensics.lib.folder_lock import lock_output
 from forensics.redaction.pseudonyms import CLASSES, default_map_path
 from forensics.redaction.redact_run import check_target, redact_result, redact_run
 from forensics.run_result import ExitCode, RunOutcome
@@ -41,20 +42,23 @@ def redacted_postmortem(
     out = settings.out
     map_path = map_path or default_map_path(out)
     check_target(out, map_path)
-    run_result.clear_result(out)
-    try:
-        with _private_folder(out) as folder:
-            private = replace(settings, out=folder / "run")
-            result = pipeline.postmortem(private, _without_page_line(notify), listener)
-            redacted = redact_result(result, redact_run(private.out, out, classes, map_path))
-        page = out / "report.html"
-        notify(f"redacted   {page}")
-        outcome = RunOutcome(ExitCode(redacted.pop("exit_code")), str(redacted.pop("reason")))
-        return run_result.save_result(out, outcome, **redacted | {"page": str(page)})
-    except BaseException as error:
-        # The text of an error may hold names; whoever may read them saw it on the terminal.
-        run_result.save_result(out, run_result.failure_outcome(error, type(error).__name__))
-        raise
+    with lock_output(out):
+        run_result.clear_result(out)
+        try:
+            with _private_folder(out) as folder:
+                private = replace(settings, out=folder / "run")
+                result = pipeline.postmortem(private, _without_page_line(notify), listener)
+                redacted = redact_result(result, redact_run(private.out, out, classes, map_path))
+            page = out / "report.html"
+            notify(f"redacted   {page}")
+            outcome = RunOutcome(ExitCode(redacted.pop("exit_code")), str(redacted.pop("reason")))
+            return run_result.save_result(out, outcome, **redacted | {"page": str(page)})
+        except BaseException as error:
+            # The text of an error may hold names; whoever may read them saw it on the terminal.
+            with suppress(OSError):
+                outcome = run_result.failure_outcome(error, type(error).__name__)
+                run_result.save_result(out, outcome)
+            raise
 
 
 def redact_saved_run(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import threading
 import time
 from collections import Counter, defaultdict
@@ -23,13 +24,15 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
+from forensics.lib.text_safety import printable_lines
+from forensics.run_output.damage import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
-RESULT_FILE = "_RESULT.json"
 _PROC = Path("/proc")
 _SAMPLE_SECONDS = 1.0
 
@@ -172,8 +175,35 @@ def decide_outcome(
 
 
 def clear_result(out: Path) -> None:
-    """Delete the result of an earlier run."""
+    """Delete the result of an earlier run: until there is one again, the folder is half a run."""
     (out / RESULT_FILE).unlink(missing_ok=True)
+
+
+def begin_output(settings: Settings) -> None:
+    """Delete what an earlier run has left, just before this one writes: no page is of two runs."""
+    for name in (FINDINGS_FILE, "report.html"):
+        (settings.out / name).unlink(missing_ok=True)
+    shutil.rmtree(settings.tables, ignore_errors=True)
+    settings.tables.mkdir(parents=True)
+
+
+def remove_half_run(settings: Settings) -> None:
+    """Delete the tables of a run that has ended before it had findings: they are not whole."""
+    if not (settings.out / FINDINGS_FILE).is_file():
+        for folder in (settings.staging, settings.tables):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def name_folder(error: BaseException, out: Path) -> BaseException:
+    """Return an error of the disk that names no file as one sentence with the output folder."""
+    if (
+        not isinstance(error, OSError)
+        or error.filename is not None
+        or error.errno not in DISK_ERRORS
+    ):
+        return error
+    advice = "Free some space there, or name another folder with -o."
+    return ForensicsError(f"{out}: {os.strerror(error.errno or 0)}. {advice}")
 
 
 def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any]:
@@ -184,15 +214,15 @@ def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any
         "version": __version__,
         "exit_code": int(outcome.code),
         # An error names paths as they are; all other reasons were made of masked text.
-        "reason": mask_text(outcome.reason) if failed else outcome.reason,
+        "reason": printable_lines(mask_text(outcome.reason) if failed else outcome.reason),
         **figures,
     }
     if "command" in figures:
-        result["command"] = [mask_text(word) for word in figures["command"]]
+        result["command"] = [printable_lines(mask_text(word)) for word in figures["command"]]
     out.mkdir(parents=True, exist_ok=True)
     with write_atomically(out / RESULT_FILE) as partial:
         text = json.dumps(result, indent=1, ensure_ascii=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+        partial.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     return result
 
 

@@ -23,6 +23,8 @@ class Settings:
     split_size: int = SPLIT_SIZE
     packs: tuple[Path, ...] = ()
     context: bool = False
+    # which files the user says are whose, as PATTERN=NODE
+    node_map: tuple[str, ...] = ()
     # the exit code tells of a finding of this level or above; null: of none
     fail_on: str | None = None
     # whether the exit code tells of what could not be read

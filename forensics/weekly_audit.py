@@ -17,10 +17,11 @@ from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
+from forensics.events.node_map import parse_node_map
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts
+from forensics.pipeline import load_accounts, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -54,6 +55,7 @@ class AuditRequest:
     fail_on: str | None = None
     strict: bool = False
     command: tuple[str, ...] = ()
+    node_map: tuple[str, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -127,12 +129,14 @@ def _run(
         raise ForensicsError(
             f"{store_name} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
+    parse_node_map(request.node_map)
     packs = [open_pack(path) for path in request.packs]
+    notify_of_programs(packs, notify)
     rules, digests = load_rule_set(packs), digest_rules(packs)
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)
     notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
-    store = Store(files.begin(), digests, notes)
+    store = Store(files.begin(), digests, notes, request.node_map)
     with ExitStack() as stack:
         engine = _LazyEngine(engines, stack, watch)
         figures: dict[str, Any] = {}

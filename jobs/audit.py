@@ -10,6 +10,7 @@ import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    MAP_OPTION,
     MASTER_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
@@ -17,6 +18,7 @@ from forensics.cli.app import (
     WAIT_OPTION,
     command_words,
     run_file,
+    tell,
 )
 from forensics.settings import SEVERITIES
 
@@ -43,6 +45,7 @@ from forensics.settings import SEVERITIES
 @WAIT_OPTION
 @MASTER_OPTION
 @RULES_OPTION
+@MAP_OPTION
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
@@ -59,6 +62,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     wait: float,
     master: str | None,
     packs: tuple[Path, ...],
+    node_map: tuple[str, ...],
     *,
     fail_on: str | None,
     strict: bool,
@@ -93,6 +97,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     request = AuditRequest(
         archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
         fail_on=fail_on, strict=strict, command=command_words(),
+        node_map=node_map,
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         result = audit(request, progress.notify, progress)
@@ -101,10 +106,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
-        click.echo(f"Error: {result['reason']}", err=True)
+        tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
-        click.echo(f"{result.get('week', 'no week')}: {result['reason']}")
-        click.echo(f"page: {result.get('page', 'none')}")
+        tell(f"{result.get('week', 'no week')}: {result['reason']}")
+        tell(f"page: {result.get('page', 'none')}")
     raise SystemExit(result["exit_code"])
 
 

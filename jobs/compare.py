@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON_OPTION, print_any_character, run_file
+from forensics.cli.app import (
+    JSON_OPTION,
+    print_any_character,
+    run_file,
+    tell,
+)
 
 
 @click.command()
@@ -52,7 +57,7 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
         print(json.dumps(comparison_json(found), indent=1))
     else:
         for line in comparison_text(found):
-            print(line)
+            tell(line)
     if target:
         from forensics.weekly.pages.comparison_page import draw_comparison
 

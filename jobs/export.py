@@ -9,7 +9,11 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import QUIET_OPTION, run_file
+from forensics.cli.app import (
+    QUIET_OPTION,
+    run_file,
+    tell,
+)
 from forensics.lib.storage import write_atomically
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
@@ -72,13 +76,13 @@ def command(
     if form in FOLDER_FORMATS and target:
         for path in FOLDER_FORMATS[form](saved, target, tables):
             if not quiet:
-                click.echo(f"written: {path}")
+                tell(f"written: {path}")
         return
     if since is not None or till is not None:
         saved = narrow_run(saved, parse_window(saved, since, till))
     written = _write(TEXT_FORMATS[form](saved, events), target)
     if written and not quiet:
-        click.echo(f"written: {written}")
+        tell(f"written: {written}")
 
 
 def _write(text: Iterator[str], target: Path | None) -> Path | None:

@@ -11,12 +11,14 @@ import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    MAP_OPTION,
     MASTER_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
     command_words,
     run_file,
+    tell,
 )
 from forensics.settings import SEVERITIES
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     help="Bytes of a plain file that one task reads.",
 )
 @RULES_OPTION
+@MAP_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
     help="Write pseudonyms for hosts, ips, clients, topics, principals, or all of them.",
 )
 @click.option(
-    "--map",
+    "--redaction-map",
     "map_path",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -121,6 +124,7 @@ def command(
       kafka-forensics postmortem logs.tar.gz -o out -q --json --fail-on high
       kafka-forensics postmortem logs.tar.gz -o out --redact hosts,ips,principals
       kafka-forensics postmortem broker-1/ broker-2/ clients.zip -o out --master 'local[4]'
+      kafka-forensics postmortem logs/ -o out --map 'host-7/*=broker-3' --map 'kafka-0=broker-1'
     """
     from forensics.lib.limits import parse_limits
     from forensics.settings import Settings
@@ -138,7 +142,7 @@ def command(
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif not quiet:
-        click.echo(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
+        tell(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
     raise SystemExit(result["exit_code"])
 
 
@@ -146,7 +150,7 @@ def _run(
     settings: Settings, classes: str | None, map_path: Path | None, *, quiet: bool
 ) -> dict[str, Any]:
     if map_path and classes is None:
-        raise click.UsageError("--map is for --redact; say what is to be redacted.")
+        raise click.UsageError("--redaction-map is for --redact; say what is to be redacted.")
     if settings.data_docs and classes is not None:
         raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
     from forensics import redacted_run, run_result
@@ -174,7 +178,7 @@ def _preview(settings: Settings, *, as_json: bool) -> None:
         click.echo(json.dumps(preview.to_dict(), indent=1, ensure_ascii=False))
         return
     for line in preview.to_lines():
-        click.echo(line)
+        tell(line)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from forensics.cli.app import (
     WAIT_OPTION,
     command_words,
     run_file,
+    tell,
 )
 
 
@@ -65,10 +66,10 @@ def command(
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
-        click.echo(f"Error: {result['reason']}", err=True)
+        tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
         for name, verdict in result.get("weeks", {}).items():
-            click.echo(f"{name}: {verdict}")
+            tell(f"{name}: {verdict}")
     raise SystemExit(result["exit_code"])
 
 

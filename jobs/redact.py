@@ -6,7 +6,11 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import QUIET_OPTION, run_file
+from forensics.cli.app import (
+    QUIET_OPTION,
+    run_file,
+    tell,
+)
 
 
 @click.command()
@@ -43,7 +47,7 @@ def command(out: Path, target: Path, classes: str, map_path: Path | None, *, qui
 
     page = redact_saved_run(out, target, parse_classes(classes), map_path)
     if not quiet:
-        click.echo(f"page: {page}")
+        tell(f"page: {page}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON_OPTION, QUIET_OPTION, run_file
+from forensics.cli.app import (
+    JSON_OPTION,
+    QUIET_OPTION,
+    run_file,
+    tell,
+)
 
 
 @click.command()
@@ -66,7 +71,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     if as_json:
         click.echo(json.dumps({"page": str(page)}))
     elif not quiet:
-        click.echo(f"page: {page}")
+        tell(f"page: {page}")
 
 
 if __name__ == "__main__":

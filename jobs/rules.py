@@ -21,6 +21,7 @@ from forensics.cli.app import (
     run_file,
     write_new_file,
 )
+from forensics.cli.option_sources import refuse_unnamed_programs
 
 if TYPE_CHECKING:
     from forensics.errors import Problem
@@ -198,8 +199,9 @@ def schema(folder: Path) -> None:
 
 @command.command(name="check")
 @click.argument(
-    "paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path)
-)
+    "paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path),
+    callback=refuse_unnamed_programs,
+)  # fmt: skip
 @click.option(
     "--samples",
     is_flag=True,
@@ -227,6 +229,9 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     from forensics.rule_tools.check import check_rules
 
     packs = [open_pack(path) for path in paths]
+    for pack in packs:
+        if pack.programs:
+            print(f"runs Python of pack {pack.origin}", file=sys.stderr)
     rules, problems = merge_packs(packs)
     problems += check_rules(rules.layouts, rules.rules, rules.wrappers)
     if not problems and (samples or any(pack.pages_in("detectors") for pack in packs)):

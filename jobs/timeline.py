@@ -102,12 +102,12 @@ def command(
     """
     from forensics.report.histories import build_timelines
     from forensics.report.histories.selection import Selection
-    from forensics.run_output.reader import load_run
+    from forensics.run_output.reader import open_run
 
     wanted = Selection(partitions, topics, brokers, since, till)
     _check(wanted, page)
     with _open_output(archives, out, master, packs, quiet=quiet) as folder:
-        saved = load_run(folder)
+        saved = open_run(folder)
         stories = build_timelines(saved, wanted)
         _write(saved, stories, as_json=as_json, quote=quote)
         if page:

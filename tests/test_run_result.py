@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_is_what_went_wrong(tmp_path: Path) -> N
     )  # fmt: skip
 
     assert (1, "") == (done.returncode, done.stdout)
-    assert "Error: out/deep/_RESULT.json: Not a directory\n" == done.stderr
+    assert "Error: out/deep: Not a directory\n" == done.stderr
 
 
 def test_stages_are_timed_and_added_up() -> None:

@@ -20,9 +20,16 @@ import click
 
 from forensics import __version__
 from forensics.cli.config_file import CommandPath
-from forensics.cli.option_sources import ENV_PREFIX, UNCONFIGURED, bind_sources, iter_commands
-from forensics.errors import ForensicsError
+from forensics.cli.option_sources import (
+    ENV_PREFIX,
+    UNCONFIGURED,
+    bind_sources,
+    iter_commands,
+    refuse_unnamed_programs,
+)
+from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
+from forensics.lib.text_safety import printable, printable_lines
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
@@ -33,13 +40,22 @@ MASTER_OPTION = click.option(
 STRICT_OPTION = click.option(
     "--strict", is_flag=True, help="End with 4 if something could not be read."
 )
-# The option of every command that reads logs.
+# The options of every command that reads logs.
+MAP_OPTION = click.option(
+    "--map",
+    "node_map",
+    multiple=True,
+    metavar="PATTERN=NODE",
+    help="Who wrote the files whose names fit a pattern, such as 'host-7/*=broker-3', or the lines"
+    " of such a pod or container; goes before what they say themselves. May be repeated.",
+)
 RULES_OPTION = click.option(
     "--rules",
     "packs",
     multiple=True,
     metavar="DIR",
     type=click.Path(exists=True, path_type=Path),
+    callback=refuse_unnamed_programs,
     help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
 )
 QUIET_OPTION = click.option(
@@ -62,6 +78,7 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    print_any_character()
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
 
@@ -82,9 +99,15 @@ def run_file(file: str) -> None:
 
 
 def print_any_character() -> None:
-    """Let standard output escape what its encoding does not have, as a log may hold any text."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Let the output escape what its encoding does not have: a log or a name may hold any text."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Write lines in which names may stand: no terminal obeys what is in them."""
+    click.echo(printable_lines(text), err=err)
 
 
 def style_output(text: str, **style: Any) -> str:
@@ -165,12 +188,18 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except ForensicsError as error:
-        raise click.ClickException(str(error)) from error
+        # A message may quote names as they are in an archive, but each line of it stays one.
+        raise click.ClickException(printable_lines(str(error))) from error
     except OSError as error:
-        # An error with a file name is the user's; any other is a bug, and keeps its traceback.
-        if error.filename is None:
+        # An error with a file name is the user's, and so is a full disk; any other is a bug, and
+        # keeps its traceback.
+        if error.filename is None and error.errno not in DISK_ERRORS:
             raise
-        message = f"{error.filename}: {error.strerror}"
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        says = os.strerror(error.errno) if error.errno else str(error)
+        raise click.ClickException(printable(f"{place}{says}")) from error
+    except MemoryError as error:
+        message = "there is not enough memory; see `ulimit -v` and the limits of the container"
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
         raise click.exceptions.Exit(INTERRUPTED) from stop

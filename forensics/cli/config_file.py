@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import click
 
 from forensics.errors import ConfigError, Problem, RuleError, did_you_mean
-from forensics.lib.yaml_with_lines import line_of, load_yaml
+from forensics.lib.yaml_with_lines import line_of, load_yaml, read_limited
 
 FILE_NAME = "kafka-forensics.yaml"
 # The words by which a command is called, such as ("rules", "list").
@@ -79,8 +80,13 @@ class Option:
                 return f"a number was expected, not {value!r}"
         elif not isinstance(value, str):
             return f"text was expected, not {value!r}; put it in quotes if it is text"
+        elif "\0" in value:
+            return "a text with a zero character, which no path and no name can have"
         if self.is_path and not fully:
             return None
+        return self._conversion_fault(value)
+
+    def _conversion_fault(self, value: Any) -> str | None:
         try:
             self.param.type.convert(value, self.param, None)
         except click.BadParameter as error:
@@ -118,14 +124,37 @@ class Config:
         return setting.source if setting else None
 
 
-def find_config(environ: Mapping[str, str], here: Path) -> Path | None:
+def lies_with(folder: Path, logs: Iterable[str], saved: Iterable[str] = ()) -> bool:
+    """Return True if what lies in a folder may have come with what is read.
+
+    So it is where the folder is, lies in, or holds an archive of logs, or lies in a saved output.
+    """
+    folder = folder.resolve()
+    archives = {path for name in logs for path in _places(name)}
+    outputs = {path for name in saved for path in _places(name)}
+    inside = any(path == folder or path in folder.parents for path in archives | outputs)
+    return inside or any(folder in path.parents for path in archives)
+
+
+def _places(name: str) -> Iterator[Path]:
+    """Yield where a path is, and where it leads to."""
+    if name != "-" and "://" not in name:
+        path = Path(os.path.normpath(Path(name).absolute()))
+        yield from (path, Path(os.path.realpath(path)))
+
+
+def find_config(
+    environ: Mapping[str, str], here: Path, *, skip_folder: bool = False
+) -> Path | None:
     """Find the file that is read when none is named: in this folder, or in the user's home.
 
-    A file that another user can write is refused: it may name packs, and packs hold code.
+    A file that another user can write is refused: it may name packs. `skip_folder` leaves this
+    folder out.
     """
     home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
     users = home / "kafka-forensics" / "config.yaml"
-    for path, shown in ((here / FILE_NAME, Path(FILE_NAME)), (users, users)):
+    places = ((here / FILE_NAME, Path(FILE_NAME)), (users, users))
+    for path, shown in places[skip_folder:]:
         if path.is_file():
             status = path.stat()
             if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002:
@@ -163,7 +192,7 @@ def load_config(path: Path, commands: Commands, running: CommandPath | None = No
 
 def _read_document(path: Path) -> Mapping[str, Any]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_limited(path).decode("utf-8").splitlines()
         # `config new` comments everything out, which YAML calls no mapping.
         if all(not line.strip() or line.lstrip().startswith("#") for line in lines):
             return {}
@@ -212,7 +241,10 @@ def _normalise_value(option: Option, value: Any, folder: Path) -> Any:
 def _resolve_path(value: Any, folder: Path) -> Any:
     if not isinstance(value, str) or value == "-" or "://" in value:
         return value
-    return str(folder / Path(value).expanduser())
+    with suppress(RuntimeError):
+        # A user whom nobody knows stays as he is written.
+        value = str(Path(value).expanduser())
+    return str(folder / value)
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

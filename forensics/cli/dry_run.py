@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accounts
+from forensics.events.node_map import parse_node_map
 from forensics.events.packs import open_pack, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_parts
@@ -59,7 +60,10 @@ class Preview:
 
     def to_lines(self) -> Iterator[str]:
         """Yield the preview as text, a line for each file and for each sum."""
-        shown = [(row["file"], _layout(row), row["node"], _size(row["bytes"])) for row in self.rows]
+        shown = [
+            (row["file"], _layout(row), row["node"] or "-", _size(row["bytes"]))
+            for row in self.rows
+        ]
         widths = [max((len(row[at]) for row in shown), default=0) for at in range(3)]
         for row in shown:
             cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
@@ -69,7 +73,8 @@ class Preview:
         for name in self.partly:
             size = f"{HEAD_BYTES >> 10} kB"
             yield f"{name}: only its first {size} were looked at; more files may follow"
-        nodes = sorted({row["node"] for row in self.rows if row["role"]})
+        named = (row["node"].split(", ") for row in self.rows if row["role"] and row["node"])
+        nodes = sorted({node for names in named for node in names})
         known = ", ".join(nodes) or "none known"
         yield f"{len(self.rows)} files, {format_bytes(self.bytes)} to read; nodes: {known}"
         fast, slow = map(rough_duration, self.seconds)
@@ -102,7 +107,7 @@ def _preview(work: ReadPlan, settings: Settings) -> Preview:
                 found += [row for row in rows if row["account"] is not None]
             text, taken = text + len(head), taken + time.monotonic() - begun
     files = sum_accounts([row | {"account": json.loads(row["account"])} for row in found])
-    assign_nodes(files)
+    assign_nodes(files, parse_node_map(settings.node_map))
     cores = _cores(settings.master)
     rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))
     return Preview(
@@ -182,7 +187,7 @@ def _row(one: FileAccount, size: int | None) -> dict[str, Any]:
         "file": one.file,
         "bytes": size,
         "layout": row["layout"],
-        "node": one.node,
+        "node": ", ".join(part.node for part in one.parts or [one] if part.node),
         "role": one.role,
         "first": first and first.isoformat(timespec="milliseconds"),
         "notes": row["damaged"],

@@ -3,7 +3,7 @@
 A pack's folder `detectors/` may hold YAML files (see `forensics.detection.declarative`) and Python
 files with a NAME and a `find`, just as the shipped ones are. A package that is installed names such
 modules as entry points of the group `kafka_forensics.detectors`. Python is run as it is: a pack is
-trusted like any program.
+trusted like any program, and only the command line can name one that holds Python.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
     for pack in packs:
         pages = pack.pages_in("detectors")
         detectors += map(make_detector, load_declarations(pages))
-        programs = (page for page in pages if page.name.endswith(".py"))
-        detectors += [_detector_from_module(_run_python_page(page), page.name) for page in programs]
+        detectors += [
+            _detector_from_module(_run_python_page(page), page.name) for page in pack.programs
+        ]
     by_name = {detector.name: detector for detector in detectors}
     return [by_name[name] for name in sorted(by_name)]
 

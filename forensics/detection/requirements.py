@@ -95,12 +95,12 @@ class Visibility:
                 yield row
 
     def node_of(self, file: str) -> str | None:
-        """Return the node that wrote a file."""
+        """Return the node that wrote a file; None if several did."""
         return self._nodes.get(file)
 
     @cached_property
     def _nodes(self) -> Mapping[str, str | None]:
-        return {row["file"]: row["node"] for row in self.files}
+        return single_nodes(self.files)
 
     @cached_property
     def files(self) -> Sequence[Row]:
@@ -125,6 +125,14 @@ class Visibility:
         for batch in self.tables.scan("events", ["kind"]):
             kinds.update(batch["kind"].unique().to_pylist())
         return kinds
+
+
+def single_nodes(files: Iterable[Row]) -> dict[str, str | None]:
+    """Return the node of each file, None for those that several nodes wrote to."""
+    nodes: dict[str, set[str | None]] = {}
+    for row in files:
+        nodes.setdefault(row["file"], set()).add(row["node"])
+    return {file: min(own, key=str) if len(own) == 1 else None for file, own in nodes.items()}
 
 
 def _describe_gap(row: Row) -> str:

@@ -29,6 +29,8 @@ _SHOWN = 2
 _HARMLESS_NOTE = re.compile(
     r"binary data, not a log|no known log layout at its beginning"
     r"|\d+ line\(s\) longer than 1 MB, read in part"
+    r"|\d+ fact\(s\) with a number that Kafka cannot have written, left out"
+    r"|only its first \d+ MB were looked at"
 )
 
 

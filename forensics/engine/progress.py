@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from forensics.lib.text_format import format_bytes, rough_duration
+from forensics.lib.text_safety import printable_lines
 
 _TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
 # The rate is that of the last 20 s; there is no estimate in the first 5 s of a stage.
@@ -78,7 +79,8 @@ class Progress(ProgressListener):
                 self._erase()
 
     def notify(self, text: str) -> None:
-        """Write a sentence on a line of its own."""
+        """Write a sentence on a line of its own; a name in it stays what it is on any terminal."""
+        text = printable_lines(text)
         if self._quiet and not text.startswith("warning"):
             return
         with self._lock:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from types import FrameType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +37,7 @@ from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
 from forensics.lib.storage import display
+from forensics.lib.text_safety import printable
 
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
@@ -85,6 +87,7 @@ class ScanTasks:
     overlays: str
     meter: str
     context: bool
+    is_local: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the events and accounts of each task."""
@@ -98,12 +101,22 @@ class ScanTasks:
             try:
                 yield from load_scanner(self.overlays, context=self.context).scan(split, meter)
             except FileNotFoundError as error:
-                message = (
-                    f"{display(split.path)} is not there on {socket.gethostname()}. Archives must"
-                    " lie where the driver and all executors see the same files."
-                )
-                raise ArchiveError(message) from error
+                raise ArchiveError(_missing_file(split.path, is_local=self.is_local)) from error
             meter.finish(split.bytes)
+
+
+def _missing_file(path: str, *, is_local: bool) -> str:
+    """Say why a file that was planned cannot be found: it has gone, or is on another machine."""
+    name = printable(display(path))
+    if is_local:
+        return (
+            f"{name} has gone since the run began, as files do that rotate or are cleaned up. Copy"
+            " the logs to where nobody changes them, and read the copy."
+        )
+    return (
+        f"{name} is not there on {socket.gethostname()}. Archives must lie where the driver and all"
+        " executors see the same files, and stay there until the run is over."
+    )
 
 
 @contextmanager
@@ -144,14 +157,17 @@ class SparkEngine:
         # Workers would otherwise start PATH's python3, which has none of our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        # Workers are started with -m, which would let them import from the current folder first:
+        # modules that may have come with logs.
+        os.environ["PYTHONSAFEPATH"] = "1"
         builder = SparkSession.builder.appName("kafka-forensics")
         if master or not submitted:
             builder = builder.master(master or "local[*]")
         for key, value in settings.items():
             builder = builder.config(key, value)
-        self.session = builder.getOrCreate()
-        self.session.sparkContext.setLogLevel("ERROR")
-        _restore_ctrl_c()
+        with _interruptible():
+            self.session = builder.getOrCreate()
+            self.session.sparkContext.setLogLevel("ERROR")
         self._poller = _StageProgressPoller(self.session, listener)
 
     @property
@@ -169,7 +185,8 @@ class SparkEngine:
         # Read once and thrown away: quickly written matters more than small.
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
             counted = Observation()
-            work = ScanTasks(bundles, overlays, str(meter), context)
+            is_local = str(self.session.sparkContext.master).startswith("local")
+            work = ScanTasks(bundles, overlays, str(meter), context, is_local)
             rows = numbers.mapInArrow(work, from_arrow_schema(STAGED_SCHEMA))
             rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
             rows.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
@@ -250,17 +267,35 @@ class SparkEngine:
             self.session.stop()
 
 
-def _restore_ctrl_c() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again.
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the start of Spark as KeyboardInterrupt, and nothing else.
 
-    Spark's own handler asks a Java that may have ended already, or been stopped by us, and py4j
-    then logs a traceback.
+    It may come in the middle of a call to Java, which fails by it in one of many ways. From then
+    on Spark's own handler would ask a Java that may have ended already, or been stopped by us, and
+    py4j would log a traceback.
     """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.getLogger().addFilter(_is_not_from_py4j)
     # Its own loggers write to whatever handler the root logger has.
+    logging.getLogger().addFilter(_is_not_from_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    is_main = threading.current_thread() is threading.main_thread()
+    interrupted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.default_int_handler(number, frame)
+
+    if is_main:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except BaseException as error:
+        if interrupted.is_set() and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -18,11 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.documents.years import find_window, settle_years
+from forensics.events.file_parts import (
+    Cut,
+    Placement,
+    Writer,
+    add_cuts,
+    is_shared,
+    main_writer,
+    place_shared,
+    role_of,
+    split_file,
+)
+from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
-from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
-from forensics.lib.yaml_with_lines import load_yaml, rule_files
 from forensics.parsing.time_statistics import (
     CONFIRM_AFTER,
     MIN_BACKWARD_JUMP,
@@ -35,55 +45,33 @@ from forensics.parsing.time_statistics import (
 )
 from forensics.schemas import EVENTS
 
-ROLES = ("broker", "controller", "client")
-
-
-class WriterCounter:
-    """Counts, for each role and id, the lines that name it as their writer at their beginning.
-
-    `document` has the shape of rules/nodes/writers.yaml, which is the default.
-    """
-
-    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
-        if document is None:
-            document = load_yaml(next(rule_files("nodes")))
-        self._patterns = [
-            (role, compile_template(source).pattern)
-            for role in ROLES
-            for source in document.get(role, ())
-        ]
-
-    def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
-        """Count writers as `role:id`; `clients` are those that a layout names by itself."""
-        counts = _count_ids("client", clients.drop_null())
-        for role, pattern in self._patterns:
-            if not len(messages):
-                break
-            fields = pc.extract_regex(messages, pattern)
-            named = fields.is_valid()
-            for key, count in _count_ids(role, fields.filter(named).field("id")).items():
-                counts[key] = counts.get(key, 0) + count
-            messages = messages.filter(pc.invert(named))
-        return counts
-
-
-def _count_ids(role: str, ids: pa.Array) -> dict[str, int]:
-    entries = ids.value_counts().to_pylist()
-    return {f"{role}:{e['values'].decode('utf-8', 'replace')}": e["counts"] for e in entries}
-
+# The role of a file that is no log.
+DOCUMENT = "document"
 
 _NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
-def assign_nodes(files: Mapping[str, FileAccount]) -> None:
-    """Set the node and role of every file.
+def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> None:
+    """Set the node and role of every file, and the parts of files that several nodes share.
+
+    What the user says in `node_map` goes before all that lines and names say.
 
     A process that is broker and controller at once, with one folder for both, is one node.
     A broker is named by its id. Controllers and clients are named by their folder where no other
     process logs to it: people know them by it, and several clients may share one client id.
     """
-    writers = {name: _main_writer(file) for name, file in files.items()}
-    folders: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    writers: dict[str, Writer | None] = {}
+    for name, file in files.items():
+        mapped = find_mapped_node(name, node_map)
+        if mapped:
+            file.node, file.role = mapped, role_of(mapped)
+        elif is_shared(file) and not file.is_document:
+            split_file(file, map_origins(file.origins, node_map))
+        else:
+            writers[name] = main_writer(file)
+    # Of several archives each is a folder; of one the name says nothing about what is in it.
+    packed = len({name.rpartition("!")[0] for name in files}) > 1
+    folders: dict[str, set[Writer]] = defaultdict(set)
     for name, writer in writers.items():
         if writer:
             folders[_folder(name)].add(writer)
@@ -96,30 +84,44 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
         folders[folder] = {
             tenant for tenant in tenants if ("broker", tenant[1]) not in tenants - {tenant}
         }
-    for name, file in files.items():
-        if file.is_document:
+    for name, own in writers.items():
+        if files[name].is_document:
             # It tells of others, and is nobody's log.
-            file.node = f"file:{name}"
+            files[name].role, files[name].node = DOCUMENT, None
             continue
         tenants = folders[_folder(name)]
-        writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
-        file.role, file.node = _role_and_node(name, writer, alone=len(tenants) == 1)
+        writer = own or (next(iter(tenants)) if len(tenants) == 1 else None)
+        alone = len(tenants) == 1
+        files[name].role, files[name].node = _role_and_node(
+            name, writer, alone=alone, packed=packed and alone
+        )
+    _name_by_heads(files)
 
 
-def _main_writer(account: FileAccount) -> tuple[str, str] | None:
-    """Return the first role that the lines of a file name, and the id that they name most often."""
-    for role in ROLES:
-        named = {key: n for key, n in account.writers.items() if key.startswith(role + ":")}
-        if named:
-            best = min(named, key=lambda key: (-named[key], key))
-            return role, best.partition(":")[2]
-    return ("client", "") if "librdkafka" in account.layouts else None
+def _name_by_heads(files: Mapping[str, FileAccount]) -> None:
+    """Give a file that names nobody to the node of one that begins with the same bytes.
+
+    It is an older copy, which ends before the first line that names somebody.
+    """
+    unknown = [file for file in files.values() if file.role is None and not file.is_document]
+    heads: dict[tuple[str, str], set[tuple[str, str | None]]] = defaultdict(set)
+    for file in files.values() if any(file.heads for file in unknown) else ():
+        for head in file.heads.items() if file.node and file.role else ():
+            heads[head].add((file.role or "", file.node))
+    for file in unknown:
+        length = max(file.heads, key=int, default="")
+        known = heads.get((length, file.heads.get(length, "")), set())
+        if len(known) == 1:
+            file.role, file.node = next(iter(known))
 
 
 def _role_and_node(
-    name: str, writer: tuple[str, str] | None, *, alone: bool
+    name: str, writer: tuple[str, str] | None, *, alone: bool, packed: bool = False
 ) -> tuple[str | None, str]:
-    folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
+    folder = re.split(r"[/!]", _folder(name))[-1]
+    if name[len(_folder(name)) :].startswith("!"):
+        # The name of an archive, without its endings.
+        folder = folder.partition(".")[0]
     if writer is None:
         match = _NODE_IN_NAME.search(name.rpartition("!")[2])
         if not match:
@@ -132,16 +134,19 @@ def _role_and_node(
     if role == "client":
         # The top of an archive says nothing about one client; a folder inside it does.
         inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
-        own = alone and "/" in inside
+        own = (alone and "/" in inside) or (packed and "!" in name)
         stem = name.rpartition("/")[2].partition(".")[0]
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
 
 def _folder(name: str) -> str:
-    head, _, _ = name.rpartition("/")
-    return head or name.rpartition("!")[0]
+    """Return the folder of a file, or the archive at whose top it lies."""
+    return name[: max(name.rfind("/"), name.rfind("!"), 0)]
 
+
+# Follows a number in the notes of a file.
+IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left out"
 
 _SUMMED = (
     "bytes",
@@ -199,6 +204,16 @@ class FileAccount:
     version: str | None = None
     node: str | None = None
     role: str | None = None
+    # where its time falls back, and the writers that each stretch between names
+    cuts: list[Cut] = field(default_factory=list)
+    stretches: list[Counter[str]] = field(default_factory=list)
+    # what each origin wrote; of a file that nodes share, the account of each of them
+    origins: dict[str, FileAccount] = field(default_factory=dict)
+    parts: list[FileAccount] = field(default_factory=list)
+    placement: Placement | None = None
+    # of a part: its origin, and the line that it begins with
+    origin: str = ""
+    begins: int = 1
 
     @property
     def logs_offsets(self) -> bool:
@@ -211,6 +226,26 @@ class FileAccount:
         if self.first is None or self.last is None:
             return None
         return min(self.first, self.last), max(self.first, self.last)
+
+    def new_part(self, node: str | None = None, role: str | None = None) -> FileAccount:
+        """Return the account of a part of this file, in which nothing is counted yet."""
+        part = FileAccount(self.file, node=node, role=role)
+        part.layouts, part.zoned, part.wrapper = self.layouts, self.zoned, self.wrapper
+        part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
+        part.rules, part.levels = self.rules, Counter(self.levels)
+        part.duplicate_of = self.duplicate_of
+        return part
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table of files: one for each node."""
+        return [part.to_row() for part in self.parts or [self]]
+
+    def close(self) -> None:
+        """Settle what only the end of the file decides."""
+        # A backward step at the last record may be an out-of-order write; drop it.
+        self.open_steps = [step for step in self.open_steps if step[1] < CONFIRM_AFTER]
+        if self.last is not None:
+            self.confirm_open_steps(self.last)
 
     def confirm_open_steps(self, later: int) -> None:
         """Count the open steps that `later`, a later time, is still behind."""
@@ -227,6 +262,8 @@ class FileAccount:
             name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED
         }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
+        strange = self.counts["impossible"]
+        notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -241,7 +278,7 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else repeated,
-            "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "damaged": mask_text("; ".join(dict.fromkeys(notes))) if notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of or self.copy_of,
         }
@@ -265,28 +302,37 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
-        total.gaps = longest_gaps([*total.gaps, *_file_gaps(account, base, total.last)])
-        _add_backward_jumps(total, account, base)
-        total.levels.update(account.get("levels", {}))
-        for name in _SUMMED:
-            total.counts[name] += account[name]
-        total.counts["stray_lines"] += account.get("stray_lines", 0)
-        total.layouts.update(account["layouts"])
-        total.zoned += account.get("zoned", 0)
-        total.writers.update(account["writers"])
-        total.rules.update(account.get("rules", {}))
-        total.notes += account["notes"]
-        total.broken = total.broken or account["broken"]
-        total.is_yearless = total.is_yearless or account.get("yearless", False)
-        total.is_document = total.is_document or account.get("document", False)
-        total.first = account["first"] if total.first is None else total.first
-        total.last = total.last if account["last"] is None else account["last"]
+        add_cuts(total, account, base)
+        for origin, part in account.get("origins", {}).items():
+            known = total.origins.setdefault(origin, FileAccount(row["file"], origin=origin))
+            _add_split(known, part, base)
+        _add_split(total, account, base)
     for total in files.values():
-        # A backward step at the last record may be an out-of-order write; drop it.
-        total.open_steps = [step for step in total.open_steps if step[1] < CONFIRM_AFTER]
-        if total.last is not None:
-            total.confirm_open_steps(total.last)
+        for one in (total, *total.origins.values()):
+            one.close()
     return files
+
+
+def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
+    """Add the account of a split whose lines come after `base` others."""
+    total.gaps = longest_gaps([*total.gaps, *_file_gaps(account, base, total.last)])
+    _add_backward_jumps(total, account, base)
+    total.levels.update(account.get("levels", {}))
+    for name in _SUMMED:
+        total.counts[name] += account.get(name, 0)
+    total.counts["stray_lines"] += account.get("stray_lines", 0)
+    total.counts["impossible"] += account.get("impossible", 0)
+    total.layouts.update(account["layouts"])
+    total.zoned += account.get("zoned", 0)
+    total.writers.update(account["writers"])
+    total.rules.update(account.get("rules", {}))
+    total.notes += account["notes"]
+    total.broken = total.broken or account["broken"]
+    total.is_yearless = total.is_yearless or account.get("yearless", False)
+    total.is_document = total.is_document or account.get("document", False)
+    if total.first is None and account["first"] is not None:
+        total.first, total.begins = account["first"], base + account.get("begins", 1)
+    total.last = total.last if account["last"] is None else account["last"]
 
 
 def _file_gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
@@ -295,7 +341,7 @@ def _file_gaps(account: Mapping[str, Any], base: int, last: int | None) -> Itera
         yield begin, end, base + line
     first = account["first"]
     if last is not None and first is not None and first - last >= MIN_SILENCE:
-        yield last, first, base + 1
+        yield last, first, base + account.get("begins", 1)
 
 
 def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
@@ -306,7 +352,7 @@ def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: in
     if first is not None:
         total.confirm_open_steps(first)
         if last is not None and last - first >= MIN_BACKWARD_JUMP:
-            steps.append((last, first, base + 1))
+            steps.append((last, first, base + account.get("begins", 1)))
             total.stepped += 1
     total.steps = largest_jumps([*total.steps, *steps])
     total.open_steps += [
@@ -316,16 +362,6 @@ def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: in
     falls = ((*fall[:5], base + fall[5]) for fall in account.get("falls", ()))
     total.falls = keep_first([*total.falls, *falls])
     total.fallen += account.get("fallen", 0)
-
-
-def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
-    """Mark all but the first of several files with the same content as its duplicates."""
-    originals: dict[str, str] = {}
-    for name in sorted(files):
-        file = files[name]
-        if file.sha256 and file.counts["bytes"]:
-            original = originals.setdefault(file.sha256, name)
-            file.duplicate_of = None if original == name else original
 
 
 def _moment(micros: int | None) -> datetime | None:
@@ -342,9 +378,12 @@ def make_event_finalizer(
     keys: list[str] = []
     bases: list[int] = []
     nodes: list[str | None] = []
+    shared: dict[int, Placement] = {}
     for name, file in files.items():
         if file.duplicate_of is None:
             for split, base in file.bases.items():
+                if file.placement:
+                    shared[len(keys)] = file.placement
                 keys.append(f"{split} {name}")
                 bases.append(base)
                 nodes.append(file.node)
@@ -361,7 +400,8 @@ def make_event_finalizer(
             batch, index = staged.filter(counts), index.filter(counts)
             columns = {name: batch[name] for name in EVENTS.names}
             columns["line"] = pc.add(columns["line"], starts.take(index))
-            columns["node"] = names.take(index).cast(pa.string())
+            voices, places = columns["node"], names.take(index).cast(pa.string())
+            columns["node"] = place_shared(places, index, columns["line"], voices, shared)
             if is_yearless:
                 columns["ts"] = settle_years(columns["ts"], window)
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)

@@ -20,9 +20,26 @@ from forensics.events.rules import MORE, ListItems, Rule, Wording
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
+Rows = npt.NDArray[np.int64]
+
 # A UUID in URL-safe base64; a topic of old has none, or one that is all zero.
 _TOPIC_ID, _NO_TOPIC_IDS = r"(?P<id>[\w-]{22})", pa.array(["", "A" * 22])
-_INTEGER_RANGES = {pa.int32(): (-(2**31), 2**31 - 1)}
+# What a column of numbers can hold.
+_RANGES = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
+# Offsets and counts are reckoned with and drawn; beyond 2^53 no reader of JSON holds them exactly.
+_EXACT = (-(2**53), 2**53)
+# A moment lies before 2200, a duration below a century.
+_RANGES_OF = {
+    **dict.fromkeys(("log_end", "high_watermark", "cut_to", "position", "count"), _EXACT),
+    "epoch_ms": (-1, 7_258_118_400_000),
+    "duration_ms": (-3_155_760_000_000, 3_155_760_000_000),
+}
+# What Java writes for "no limit".
+_NO_LIMIT = frozenset({-(2**63), 2**63 - 1})
+# No number of 64 bits has more digits.
+_MOST_DIGITS = 20
+# The kind of events in which a number is beyond all that its column can hold.
+IMPOSSIBLE = "impossible_number"
 
 
 def parse_column(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -33,11 +50,21 @@ def parse_column(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
     >>> parse_column(pa.array([b"[1, 2]", b""], pa.binary()), pa.list_(pa.int32())).to_pylist()
     [[1, 2], []]
     """
+    return _parse_captured(captured, wanted)[0]
+
+
+def _parse_captured(
+    captured: pa.Array, wanted: pa.DataType, name: str = ""
+) -> tuple[pa.Array, Rows | None]:
+    """Convert one column; also return which rows name a number that it cannot hold.
+
+    Such a number is null, and so is a list with one: without it the list would be another.
+    """
     if pa.types.is_list(wanted):
         return _parse_lists(captured, wanted)
     if pa.types.is_integer(wanted):
-        return _parse_integers(captured, wanted)
-    return decode_text(captured)
+        return _parse_integers(captured, wanted, _RANGES_OF.get(name, _RANGES[wanted]))
+    return decode_text(captured), None
 
 
 def decode_text(raw: pa.Array) -> pa.Array:
@@ -50,27 +77,66 @@ def decode_text(raw: pa.Array) -> pa.Array:
         return pa.array(decoded, pa.string())
 
 
-def _parse_integers(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _parse_integers(
+    captured: pa.Array, wanted: pa.DataType, known: tuple[int, int]
+) -> tuple[pa.Array, Rows | None]:
+    # Where there is no digit, the field is empty, and so is no number.
     digits = pc.extract_regex(captured, r"(?P<n>-?[0-9]+)").field("n")
-    sane = pc.match_substring_regex(digits, r"^-?[0-9]{1,18}$")
-    known = pc.fill_null(sane, False)
-    digits = pc.if_else(known, digits, pa.scalar(None, pa.binary()))
-    numbers = pc.cast(decode_text(digits), pa.int64())
-    if wanted in _INTEGER_RANGES:
-        low, high = _INTEGER_RANGES[wanted]
-        fits = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-        numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
-    return pc.cast(numbers, wanted)
+    short = pc.fill_null(pc.match_substring_regex(digits, r"^-?[0-9]{1,18}$"), False)
+    shorter = pc.if_else(short, digits, pa.scalar(None, pa.binary()))
+    numbers = pc.cast(decode_text(shorter), pa.int64())
+    fits = pc.and_(pc.greater_equal(numbers, known[0]), pc.less_equal(numbers, known[1]))
+    numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
+    there = pc.not_equal(digits, b"")
+    strange = _rows_where(pc.and_(there, pc.invert(pc.fill_null(fits, False))))
+    if not len(strange):
+        return pc.cast(numbers, wanted), None
+    read = [_read_number(text) for text in digits.take(pa.array(strange)).to_pylist()]
+    values = np.array([value is not None and known[0] <= value <= known[1] for value in read])
+    held = [value if ok else None for value, ok in zip(read, values.tolist(), strict=True)]
+    mask = np.zeros(len(digits), np.bool_)
+    mask[strange] = True
+    numbers = pc.replace_with_mask(numbers, pa.array(mask), pa.array(held, pa.int64()))
+    limits = np.array([value in _NO_LIMIT and wanted == pa.int64() for value in read])
+    return pc.cast(numbers, wanted), strange[~values & ~limits]
 
 
-def _parse_lists(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _read_number(digits: bytes) -> int | None:
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
+
+
+def _rows_where(mask: pa.Array) -> Rows:
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+
+
+def _parse_lists(captured: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Rows | None]:
     bare = pc.replace_substring_regex(captured, r"[^-0-9,]", "")
     parts = pc.split_pattern(bare, ",")
     values = parts.flatten()
-    filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$|^[01][0-9]{9}$")
+    filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$")
+    strange = _rows_where(pc.and_(pc.invert(filled), pc.not_equal(values, b"")))
+    beyond = None
+    if len(strange):
+        parents = parts.value_parent_indices().to_numpy()
+        low, high = _RANGES[pa.int32()]
+        read = [_read_item(text) for text in values.take(pa.array(strange)).to_pylist()]
+        fits = np.array([value is not None and low <= value <= high for value in read])
+        beyond = np.unique(parents[strange[~fits]]).astype(np.int64)
+        mask = np.array(filled.to_numpy(zero_copy_only=False))
+        mask[strange[fits]] = True
+        filled = pa.array(mask)
     parents = parts.value_parent_indices().filter(filled) if len(values) else None
     numbers = pc.cast(decode_text(values.filter(filled)), wanted.value_type)
-    return _build_lists(parents, numbers, captured, wanted)
+    lists = _build_lists(parents, numbers, captured, wanted)
+    if beyond is None or not len(beyond):
+        return lists, None
+    holds = np.ones(len(lists), np.bool_)
+    holds[beyond] = False
+    return pc.if_else(pa.array(holds), lists, pa.scalar(None, wanted)), beyond
+
+
+def _read_item(text: bytes) -> int | None:
+    return _read_number(text) if text.removeprefix(b"-").isdigit() else None
 
 
 def _build_lists(
@@ -84,8 +150,6 @@ def _build_lists(
     lists = pa.ListArray.from_arrays(pa.array(offsets), numbers).cast(wanted)
     return pc.if_else(captured.is_valid(), lists, pa.scalar(None, wanted))
 
-
-Rows = npt.NDArray[np.int64]
 
 _COPIED_COLUMNS = ("line", "offset", "level", "logger", "text")
 # One line may name thousands of partitions. Only its first event gets the whole text.
@@ -130,12 +194,17 @@ def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.
         for name, column in columns.items()
     }
     columns["ts"] = taken["ts"].cast(EVENTS.field("ts").type)
-    columns |= _fact_columns(parts, len(rows))
+    facts, impossible = _fact_columns(parts, len(rows))
+    columns |= facts
     columns["client"] = pc.coalesce(columns["client"], decode_text(taken["client"]))
     ids = pc.extract_regex(columns["topic_id"], _TOPIC_ID).field("id")
     columns["topic_id"] = pc.if_else(pc.is_in(ids, _NO_TOPIC_IDS), None, ids)
     columns["error"], columns["retriable"] = canonical_errors(columns["error"])
     columns |= {name: _label_column(parts, name) for name in ("kind", "rule")}
+    if impossible.any():
+        # Half a fact would be taken for a whole one.
+        kind = pa.scalar(IMPOSSIBLE, pa.string())
+        columns["kind"] = pc.if_else(pa.array(impossible), kind, columns["kind"])
     columns["telling"] = _telling_column(_label_column(parts, "telling"), columns["previous_epoch"])
     # The scan sets the file, and a later stage the node.
     columns |= {name: pa.nulls(len(rows), pa.string()) for name in ("file", "node")}
@@ -143,8 +212,13 @@ def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.
     return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
 
 
-def _fact_columns(parts: Sequence[MatchedEvents], total: int) -> dict[str, pa.Array]:
-    """Join what the parts hold of each fact, nulls where they hold nothing, and convert it."""
+def _fact_columns(
+    parts: Sequence[MatchedEvents], total: int
+) -> tuple[dict[str, pa.Array], npt.NDArray[np.bool_]]:
+    """Join what the parts hold of each fact, nulls where they hold nothing, and convert it.
+
+    Also returns a mask of the events that name a number beyond its column.
+    """
     pieces: dict[str, list[pa.Array]] = {name: [] for name in FACTS.names}
     filled = dict.fromkeys(FACTS.names, 0)
     begin = 0
@@ -157,7 +231,7 @@ def _fact_columns(parts: Sequence[MatchedEvents], total: int) -> dict[str, pa.Ar
                 pieces[name].append(_as_captured(value, count))
                 filled[name] = begin + count
         begin += count
-    columns = {}
+    columns, impossible = {}, np.zeros(total, np.bool_)
     for field in FACTS:
         arrays = pieces[field.name]
         if not arrays:
@@ -165,8 +239,11 @@ def _fact_columns(parts: Sequence[MatchedEvents], total: int) -> dict[str, pa.Ar
             continue
         if filled[field.name] < total:
             arrays.append(pa.nulls(total - filled[field.name], pa.binary()))
-        columns[field.name] = parse_column(pa.concat_arrays(arrays), field.type)
-    return columns
+        captured = pa.concat_arrays(arrays)
+        columns[field.name], beyond = _parse_captured(captured, field.type, field.name)
+        if beyond is not None:
+            impossible[beyond] = True
+    return columns, impossible
 
 
 def _as_captured(value: Any, count: int) -> pa.Array:

@@ -3,7 +3,7 @@
 A pack is a folder with `pack.yaml` (its name and version), event rules, and where wanted
 `layouts/`, `wrappers/` and `kinds/`. A rule, layout or wrapper whose id is taken replaces the one
 below; `disable` takes ids away.
-Nothing is ever fetched: a pack is what its folder holds.
+Nothing is ever fetched: a pack is what its folder holds, and no link leads out of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from forensics import __version__
 from forensics.errors import Problem, RuleError, collect_problems, duplicate_ids
 from forensics.events.rules import Kind, Rule, load_rules, read_kinds
 from forensics.ingest.wrappers import Wrapper, load_wrappers
-from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, read_limited, rules_folder
 from forensics.parsing.layouts import Layout, load_layouts, sort_layouts
 
 _PACK_KEYS = {"name", "version", "needs", "about", "disable"}
@@ -28,6 +29,8 @@ _MANIFEST = "pack.yaml"
 # The thresholds of detectors, which the detection reads.
 LIMITS = "limits.yaml"
 _NOT_RULES = (_MANIFEST, LIMITS)
+# The shipped pack has 700.
+_MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Pack:
             digest.update(f"{name}\0{len(page.data)}\0".encode())
             digest.update(page.data)
         return digest.hexdigest()
+
+    @property
+    def programs(self) -> list[FileText]:
+        """Return its detectors that are Python, which runs as it is."""
+        return [page for page in self.pages_in("detectors") if page.name.endswith(".py")]
 
     def pages_in(self, name: str) -> list[FileText]:
         """Return the files below one folder; event rules may also lie beside pack.yaml."""
@@ -88,10 +96,18 @@ class _Merged:
 def open_pack(path: Path) -> Pack:
     """Read a pack from a folder, or a single event rule from a file."""
     if not path.is_dir():
-        return Pack(str(path), {path.name: FileText(str(path), path.read_bytes())})
-    files = [*path.rglob("*.yaml"), *path.glob("detectors/*.py")]
+        return Pack(str(path), {path.name: FileText(str(path), read_limited(path))})
+    found = chain(path.rglob("*.yaml"), path.glob("detectors/*.py"))
+    files = list(islice(found, _MOST_FILES + 1))
+    if len(files) > _MOST_FILES:
+        says = f"more than {_MOST_FILES:,} files of rules; a pack is a folder of its own"
+        raise RuleError([Problem(str(path), 1, says)])
+    root = path.resolve()
+    if outside := sorted(str(file) for file in files if not file.resolve().is_relative_to(root)):
+        says = "a link that leads out of the pack; copy the file into it"
+        raise RuleError([Problem(name, 1, says) for name in outside])
     names = (file.relative_to(path).as_posix() for file in files)
-    pages = {name: FileText(str(path / name), (path / name).read_bytes()) for name in names}
+    pages = {name: FileText(str(path / name), read_limited(path / name)) for name in names}
     return Pack(str(path), pages)
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
+from forensics.events.file_parts import list_node_accounts
 from forensics.schemas import EVENTS, FACTS
 
 Batches = Iterator[pa.RecordBatch]
@@ -33,7 +34,13 @@ DIGESTED = pa.schema([*EVENTS, ("digest", pa.int64())])
 MARKED = pa.schema([*EVENTS, ("repeats", pa.string())])
 # One line of which an event is a repeat.
 REPEATED_LINES = pa.schema(
-    [("file", pa.string()), ("repeats", pa.string()), ("lines", pa.int64()), ("events", pa.int64())]
+    [
+        ("file", pa.string()),
+        ("node", pa.string()),
+        ("repeats", pa.string()),
+        ("lines", pa.int64()),
+        ("events", pa.int64()),
+    ]
 )
 _OWN_LOG = re.compile(
     r"(?P<name>server|controller|state-change|log-cleaner|kafka-request|kafka-authorizer)\.log"
@@ -45,10 +52,23 @@ _COMPARED = ("ts", "node", "kind", "rule", *FACTS.names)
 _MIX, _SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
+def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
+    """Mark all but one of several files with the same content as its duplicates.
+
+    Kafka's own log files go before copies of its output, then the smaller name before the larger.
+    """
+    originals: dict[str, str] = {}
+    for name in sorted(files, key=lambda name: (name_own_log(name) is None, name)):
+        file = files[name]
+        if file.sha256 and file.counts["bytes"]:
+            original = originals.setdefault(file.sha256, name)
+            file.duplicate_of = None if original == name else original
+
+
 def find_comparable_files(files: Iterable[FileAccount]) -> frozenset[str]:
     """Return the files that may repeat lines of another file of their node."""
     by_node: dict[str, list[FileAccount]] = defaultdict(list)
-    for file in files:
+    for file in list_node_accounts(files):
         if file.node and file.rules and file.duplicate_of is None and file.span is not None:
             by_node[file.node].append(file)
     return frozenset(
@@ -63,10 +83,12 @@ def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, 
         first, last = file.span or (0, 0)
         # A rotated file begins where the one before it ends, which is no overlap.
         open_files = [
-            (span, other) for span, other in open_files if span[1] > first or span == (first, last)
+            (span, other)
+            for span, other in open_files
+            if span[1] > first or span[0] == first or span[1] == first == last
         ]
         for _, other in open_files:
-            if _may_repeat(other, file):
+            if other.file != file.file and _may_repeat(other, file):
                 yield other, file
         open_files.append(((first, last), file))
 
@@ -245,45 +267,51 @@ def keep_unrepeated(batches: Iterable[pa.RecordBatch]) -> Batches:
 class RepeatCounter:
     """Counts the lines and events of each file that others have already, and which others."""
 
-    keys: tuple[str, ...] = ("file", "repeats", "line")
+    keys: tuple[str, ...] = ("file", "node", "repeats", "line")
     kinds: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ("file", "repeats", "line")
+    columns: tuple[str, ...] = ("file", "node", "repeats", "line")
 
     def __call__(self, events: Batches) -> Batches:
         """Count what is sorted by file and line."""
-        lines: Counter[tuple[str, str]] = Counter()
-        counts: Counter[tuple[str, str]] = Counter()
-        last: tuple[str, str, int] | None = None
+        lines: Counter[tuple[str, ...]] = Counter()
+        counts: Counter[tuple[str, ...]] = Counter()
+        last: tuple[str | int, ...] = ()
         for batch in events:
             table = pa.Table.from_batches([batch.select(self.keys)])
             grouped = table.group_by(list(self.keys), use_threads=False)
             columns = grouped.aggregate([([], "count_all")]).to_pydict()
             names = (*self.keys, "count_all")
-            for file, original, line, count in zip(*(columns[key] for key in names), strict=True):
-                lines[file, original] += last != (file, original, line)
-                counts[file, original] += count
-                last = file, original, line
+            for *key, line, count in zip(*(columns[name] for name in names), strict=True):
+                lines[tuple(key)] += last != (*key, line)
+                counts[tuple(key)] += count
+                last = (*key, line)
         rows = [
-            {"file": file, "repeats": original, "lines": count, "events": counts[file, original]}
-            for (file, original), count in sorted(lines.items())
+            dict(zip(REPEATED_LINES.names, (*key, count, counts[key]), strict=True))
+            for key, count in sorted(lines.items())
         ]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=REPEATED_LINES)
 
 
 def sum_counts(rows: pa.Table) -> pa.Table:
-    """Sum the counts of one file and one original."""
-    sums = {name: pc.sum(rows[name]) for name in ("lines", "events")}
-    names = {name: rows[name][0] for name in ("file", "repeats")}
-    return pa.Table.from_pylist([{k: v.as_py() for k, v in (names | sums).items()}], REPEATED_LINES)
+    """Sum the counts of one file, node and original."""
+    sums = {name: pc.sum(rows[name]).as_py() for name in ("lines", "events")}
+    names = {name: rows[name][0].as_py() for name in REPEATED_LINES.names[:3]}
+    return pa.Table.from_pylist([names | sums], REPEATED_LINES)
 
 
 def note_repeats(files: Mapping[str, FileAccount], counted: pa.Table) -> None:
     """Note in the accounts how many lines and events are repeats, and of which files."""
     for row in counted.to_pylist():
         file = files[row["file"]]
-        file.repeats[row["repeats"]] += row["lines"]
-        file.counts["repeated_events"] += row["events"]
-    for file in files.values():
-        if file.counts["repeated_events"] >= max(1.0, COPY_SHARE * file.counts["events"]):
-            file.copy_of = min(file.repeats, key=lambda name: (-file.repeats[name], name))
+        for one in (file, *(part for part in file.parts if part.node == row["node"])):
+            one.repeats[row["repeats"]] += row["lines"]
+            one.counts["repeated_events"] += row["events"]
+
+
+def find_copies(files: Iterable[FileAccount]) -> None:
+    """Note which files, or parts of them, are hardly more than copies of others."""
+    for file in files:
+        for one in (file, *file.parts):
+            if one.counts["repeated_events"] >= max(1.0, COPY_SHARE * one.counts["events"]):
+                one.copy_of = min(one.repeats, key=lambda name: (-one.repeats[name], name))

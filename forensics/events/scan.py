@@ -13,13 +13,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
 from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
-from forensics.events.file_accounts import WriterCounter
 from forensics.events.log_reader import LogReader
+from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
+from forensics.events.piece_parts import PieceParts
+from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
     FilePart,
     OpenedPart,
@@ -29,6 +33,7 @@ from forensics.ingest.archive_reader import (
     open_splitter,
 )
 from forensics.ingest.container_accounts import CONTAINER_SPLIT, ContainerAccount
+from forensics.ingest.documents import Splitter
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
@@ -102,10 +107,10 @@ class Scanner:
                     yield _to_staged(events, piece)
             records = splitter.feed(block, final=final)
             if records is not None:
-                summary.add_records(records)
+                summary.add_records(records, splitter)
                 extracted.append(self.reader.extract(records))
                 size += extracted[-1].nbytes
-            if size > _MATCH_BATCH_BYTES:
+            if size > _MATCH_BATCH_BYTES or summary.parts.is_full:
                 yield from self._match(extracted, piece, summary)
                 extracted, size = [], 0
             if splitter.done and not host:
@@ -120,14 +125,18 @@ class Scanner:
     ) -> Iterator[pa.RecordBatch]:
         """Parse and match what was extracted from many blocks at once."""
         if not any(map(len, extracted)):
+            summary.parts.forget_matched()
             return
         entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
-        summary.add_writers(self.writers.count(entries["message"], entries["client"]))
+        named = self.writers.find(entries["message"], entries["client"])
+        summary.parts.add_writers(named, entries["line"].to_numpy(), entries["offset"].to_numpy())
         events = self.reader.match(entries)
         if len(events):
             summary.add_events(events)
             summary.regressions.add(events)
-            yield _to_staged(events, piece)
+            voices = summary.parts.voices_of(events["offset"].to_numpy())
+            yield _to_staged(events, piece, voices)
+        summary.parts.forget_matched()
 
 
 def _read_document(
@@ -141,6 +150,8 @@ def _read_document(
         summary.events += len(events)
         yield _to_staged(events, piece)
     lines.drain()
+    if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
+        summary.note_cut()
     account = summary.to_account(lines.counts)
     account |= {"layouts": {document.name: lines.counts.records}, "document": True}
     account |= {"yearless": document.is_host_log, "wrapper": None}
@@ -152,6 +163,8 @@ class _PieceSummary:
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
+        # events with a number beyond its column
+        self.impossible = 0
         self.is_host_log = False
         self.regressions = EpochRegressions()
         self._groups = groups
@@ -159,7 +172,7 @@ class _PieceSummary:
         self._wrapper = opened.wrappers.name if opened.wrappers else None
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
-        self._writers = Counter[str]()
+        self.parts = PieceParts(groups)
         self._rules = Counter[str]()
         self._layouts: dict[int, str | None] = {}
         self._first: int | None = None
@@ -176,16 +189,15 @@ class _PieceSummary:
         if self._digest:
             self._digest.update(block)
 
-    def add_writers(self, counts: dict[str, int]) -> None:
-        self._writers.update(counts)
-
     def add_events(self, events: pa.RecordBatch) -> None:
         self.events += len(events)
+        self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
 
-    def add_records(self, records: Records) -> None:
+    def add_records(self, records: Records, splitter: Splitter) -> None:
         self._times.add(records)
+        self.parts.add_records(records, self._times.fallen_back, splitter)
         ends = read_times(records, np.array([0, len(records.starts) - 1], np.int64), self._groups)
         known = [int(time) for time in ends if time != NO_TIME]
         if known:
@@ -201,17 +213,21 @@ class _PieceSummary:
         else:
             self._notes.append("no known log layout at its beginning")
 
+    def note_cut(self) -> None:
+        """Say that a document is longer than what is looked at."""
+        self._notes.append(f"only its first {MAX_WHOLE_BYTES >> 20} MB were looked at")
+
     def to_account(self, counts: LineCounts) -> dict[str, Any]:
         if counts.long_lines:
             self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
         self._notes += self._piece.unpacked.notes
         if self._piece.unpacked.damaged:
             self._notes.append(self._piece.unpacked.damaged)
+        layouts = {
+            kind: self._layouts.get(kind) or self._groups[kind - 1][0].id for kind in counts.layouts
+        }
         return vars(counts) | {
-            "layouts": {
-                self._layouts.get(kind) or self._groups[kind - 1][0].id: count
-                for kind, count in sorted(counts.layouts.items())
-            },
+            "layouts": {layouts[kind]: count for kind, count in sorted(counts.layouts.items())},
             "zoned": sum(
                 count
                 for kind, count in counts.layouts.items()
@@ -227,7 +243,11 @@ class _PieceSummary:
             "fallen": self.regressions.count,
             "levels": dict(self._times.levels),
             "events": self.events,
-            "writers": self._writers,
+            "writers": self.parts.writers,
+            "cuts": self.parts.cuts,
+            "stretches": self.parts.stretches,
+            "origins": self.parts.to_accounts(counts, layouts),
+            "impossible": self.impossible,
             "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,
@@ -239,11 +259,16 @@ class _PieceSummary:
         }
 
 
-def _to_staged(events: pa.RecordBatch, piece: FilePart) -> pa.RecordBatch:
+def _to_staged(
+    events: pa.RecordBatch, piece: FilePart, voices: pa.Array | None = None
+) -> pa.RecordBatch:
     count = len(events)
     column = EVENTS.get_field_index("file")
     columns = list(events.columns)
     columns[column] = pa.repeat(pa.scalar(piece.file), count)
+    # Which node that is can only be said when the whole file is read.
+    if voices is not None:
+        columns[EVENTS.get_field_index("node")] = voices
     columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 

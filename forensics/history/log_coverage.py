@@ -10,7 +10,9 @@ import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -353,8 +355,9 @@ def _rotation_rows(log: Log) -> Iterator[Row]:
         if match := _NUMBER.match(name):
             numbers[folder, match["base"]][int(match["number"])] = file
         elif match := _HOUR.match(name):
-            hour = int(pa.scalar(match["day"]).cast(pa.date32()).value) * 24 + int(match["hour"])
-            hours[folder, match["base"]][hour] = file
+            with suppress(ValueError):
+                day = date.fromisoformat(match["day"]).toordinal()
+                hours[folder, match["base"]][day * 24 + int(match["hour"])] = file
     for word, groups in (("number", numbers), ("hour", hours)):
         for (_, base), files in sorted(groups.items()):
             # An hour without a line has no file; only in the busiest log does that mean much.

@@ -26,6 +26,7 @@ from forensics.history.partitions.controller_actions import ACTION_KINDS, Contro
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
 from forensics.history.partitions.observers import Observers
 from forensics.lib.arrow_io import SIGHTING, iter_partitions, read_events, to_batches
+from forensics.lib.whole_numbers import whole_number
 
 _FIRST_WITH_ELR = 4
 # What only nodes of a cluster without ZooKeeper write, and seldom.
@@ -113,7 +114,7 @@ def _read_major_versions(events: Path) -> list[int]:
     rows = read_events(events, ["kafka_version"], [*SIGHTING, "detail"])
     servers = (row for row in rows if (row["node"] or "").startswith(("broker-", "controller-")))
     majors = ((row["detail"] or "").partition(".")[0] for row in servers)
-    return [int(major) for major in majors if major.isdigit()]
+    return [number for major in majors if (number := whole_number(major)) is not None]
 
 
 def fold_batches(

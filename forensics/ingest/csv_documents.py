@@ -28,7 +28,10 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     """Read the first line of a table: its delimiter, and the names of its columns."""
     text = line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)
-    names = next(csv.reader([text], delimiter=delimiter), [])
+    try:
+        names = next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error:
+        return None
     if not 2 <= len(names) <= _MAX_COLUMNS or not all(name.strip() for name in names):
         return None
     return delimiter, [name.strip() for name in names]
@@ -88,9 +91,13 @@ class TableDocument(_Rows):
         self._header: tuple[str, list[str]] | None = None
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
+        if self._header is None and not self._take_header(final=final):
+            return
         data = np.frombuffer(self._text, np.uint8)
         breaks = np.flatnonzero(data == _NEWLINE)
-        quotes = np.searchsorted(np.flatnonzero(data == _QUOTE), breaks)
+        quotes = np.zeros(len(breaks), np.int64)
+        if not self._is_plain:
+            quotes = np.searchsorted(np.flatnonzero(data == _QUOTE), breaks)
         begin, counted = 0, 0
         for at, count in zip(breaks.tolist(), quotes.tolist(), strict=True):
             # A quote that nothing closes does not swallow the rest of the file.
@@ -100,17 +107,31 @@ class TableDocument(_Rows):
         if final and begin < len(self._text):
             yield begin, len(self._text)
 
+    def _take_header(self, *, final: bool) -> bool:
+        head, found, rest = self._text.partition(b"\n")
+        if not found and not final:
+            return False
+        self._header = read_header(head) or (",", [])
+        self._offset += len(self._text) - len(rest)
+        self._text = rest
+        return True
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether quotes are nothing special: between tabs they seldom are."""
+        return self._header is not None and self._header[0] == "\t"
+
     def _name(self, part: bytes) -> dict[str, Any]:
-        if self._header is None:
-            self._header = read_header(part)
-            return {}
-        delimiter, names = self._header
-        try:
-            text = io.StringIO(part.decode("utf-8", "replace"), newline="")
-            row = next(csv.reader(text, delimiter=delimiter), [])
-        except csv.Error:
-            return {"unread": part}
-        return {name: value for name, value in zip(names, row, strict=False) if value != ""}
+        delimiter, names = self._header or (",", [])
+        text = part.decode("utf-8", "replace")
+        if self._is_plain:
+            row = text.rstrip("\r\n").split(delimiter, max(0, len(names) - 1))
+        else:
+            try:
+                row = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+            except csv.Error:
+                return {"unread": text}
+        return {name: value for name, value in zip(names, row, strict=False) if value}
 
 
 class JournalDocument(_Rows):

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from forensics.ingest.csv_documents import JournalDocument, TableDocument, read_header
 from forensics.ingest.document_pieces import Document, Piece
@@ -97,10 +98,11 @@ def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
     if inside[:1] not in (b"{", b"}", b'"', b"]"):
         return True
     try:
-        decode_object(inside.rstrip(b",]"))
+        node = decode_object(inside.rstrip(b",]"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return len(JsonDocument(readers).feed(inside, final=True)) == 1
+    known = isinstance(node, dict) and any(reader.read(node) for reader in readers)
+    return known and len(JsonDocument(readers).feed(inside, final=True)) == 1
 
 
 def _to_text(piece: Piece) -> bytes:
@@ -206,6 +208,9 @@ class DocumentSplitter:
         own.continuation_lines = others - own.unparsed_lines
         own.stray_lines, own.long_lines = inner.stray_lines, inner.long_lines
         own.layouts = dict(inner.layouts)
+        # Many records may stand in one line of a document: each origin counts its own.
+        for origin, counts in inner.origins.items():
+            own.origins[origin] = dict.fromkeys(("lines", "records"), counts["records"])
 
 
 def _concat_records(parts: Sequence[Records]) -> Records:
@@ -224,4 +229,6 @@ def _concat_records(parts: Sequence[Records]) -> Records:
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("offsets", "lines", "heights", "kinds")
     }
-    return Records(data=data, **moved, **same)
+    origins = [part.origins for part in parts if part.origins is not None]
+    together = pa.concat_arrays(origins) if len(origins) == len(parts) else None
+    return Records(data=data, **moved, **same, origins=together)

@@ -29,6 +29,8 @@ _BETWEEN = b" \t\r\n,[]"
 # What stands around a list is looked at if it is no longer than this, for so many of its lists.
 _MAX_CONTEXT, _MAX_LISTS = 64 << 10, 64
 _MAX_DEPTH = 64
+# So many brackets are looked at before what they enclose is given out.
+_AT_ONCE = 1 << 16
 _FEW = 3
 _SCOPES = ("scope", "instrumentationScope")
 Context = Mapping[str, Any]
@@ -100,10 +102,14 @@ class JsonDocument:
             self._count_quotes(quotes, breaks, np.array([len(data)], np.int64))[0] % 2
         )
         places = brackets[~inside]
-        chars = data[places].tolist()
-        offset = self._scanned
-        for at, char in zip((places + offset).tolist(), chars, strict=True):
-            self._take(at, char)
+        chars, places = data[places], places + self._scanned
+        for at in range(0, len(places), _AT_ONCE):
+            some = slice(at, at + _AT_ONCE)
+            for place, char in zip(places[some].tolist(), chars[some].tolist(), strict=True):
+                self._take(place, char)
+            self._scanned = int(places[some][-1]) + 1
+            if self._stack:
+                self._drain()
         self._scanned = self._base + end
 
     def _count_quotes(self, quotes: Offsets, breaks: Offsets, places: Offsets) -> Offsets:
@@ -131,8 +137,10 @@ class JsonDocument:
         if self._stack and is_object and self._stack[-1].is_object and self._starts_line(at):
             # No object stands directly in an object: the one before was cut off.
             self._close_all(at)
-        if not self._stack and (not is_object or not self._may_begin(at)):
-            return
+        if not self._stack:
+            if not is_object or not self._may_begin(at):
+                return
+            self._give_text(at, final=True)
         node = _Node(at, is_object)
         if self._stack:
             self._stack[-1].children.append(node)
@@ -174,10 +182,7 @@ class JsonDocument:
             self._read_inside(root, {})
         elif not self._read_element(root, {}):
             self._count_unread(root)
-        self._give_text(root.start, final=True)
         self._given = root.end
-        if not self._stack and root.end - self._base > MAX_RECORD:
-            self._forget()
 
     def _drain(self) -> None:
         """Give out the whole elements of what is too long to be a record itself."""

@@ -38,6 +38,9 @@ _OWN_HEAD = re.compile(
     r"(?:\x1b\[[0-9;]*m|[^\w\n]){0,4}(?:(?:[A-Z][a-z]{2}[ ,]{1,2}){0,2}[0-9][^\n]{0,24}?)?"
     r"[0-9]{2}:[0-9]{2}:[0-9]{2}|%[0-7]\||\{\""
 )
+_WHOLE_RECORD = re.compile(
+    rf"(?:{_OWN_HEAD.pattern})[^\n]{{0,80}}?\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+)
 _ISO_TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,]([0-9]{1,9})[0-9]*)?\s?(Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
@@ -63,6 +66,15 @@ _NO_LOGGER = "-"
 # kafkajs writes its own lines as objects, and rules read them as they are.
 _OBJECTS_AS_LINES = {"kafkajs"}
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
+
+
+def find_records(node: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """Yield the keys of strings that are whole records: they begin with a time, and a level."""
+    for key, value in node.items():
+        if isinstance(value, str) and _WHOLE_RECORD.match(value):
+            yield key
+        elif isinstance(value, dict) and depth < _MAX_DEPTH:
+            yield from find_records(value, depth + 1)
 
 
 def has_own_time(text: str) -> bool:
@@ -146,6 +158,9 @@ class ObjectReader:
         if message is None:
             return None
         # With one of these it cannot be but a line.
+        if found.ranks["message"][1] == 0:
+            # rsyslog puts a blank before every message.
+            message = message.lstrip(" ")
         whole = found.ranks["message"][1] == 0 or "level" not in values
         record = None if whole else self._write_record(node, message, found)
         if record is None and values.get("logger") in _OBJECTS_AS_LINES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,15 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.json_objects import ObjectReader, ReadObject
+from forensics.ingest.json_objects import ObjectReader, ReadObject, find_records
 from forensics.ingest.record_starts import PADDING
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper
 
 _OBJECT, _ARRAY = b"{", b"["
-# Something may stand before an object: the time and the tag of Fluentd, or the begin of an array.
-_BEFORE = re.compile(rb"[^\n{\"]{0,256}?[\t,\[ ](?=\{\s*\")")
-_FLUENTD = re.compile(rb"\[\s*(?:[0-9.]+|\"[^\"\n]{0,256}\")\s*,")
+# What may stand before an object: the columns of Fluentd's files (time, tag), the tag and the time
+# of Fluent Bit's, the time or the name in a list of Fluentd's protocol.
+_BEFORE = re.compile(
+    rb"(?:[^\s{}\"]{1,200}[ :]{1,2})?\[+\s*(?:[0-9.]+|\"[^\"\n]{0,200}\")\s*,\s*"
+    rb"(?:\{\}\s*\]\s*,\s*)?(?=\{)|(?:[^\n\t{]{1,200}\t){1,3}(?=\{)"
+)
+_MARKS = b"\xef\xbb\xbf\x1e"
 # The pairs of a cut object: keys and their strings or numbers. A string may have no end.
 _PAIR = re.compile(
     rb'"((?:[^"\\\n]|\\.){1,128})"\s*:\s*(?:("(?:[^"\\\n]|\\[^\n])*(?:"|\\?\n?\Z))|(-?[0-9][0-9.]{0,30}))'
@@ -35,6 +40,8 @@ _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
     "partial_message": ("true", True),
     "CONTAINER_PARTIAL_MESSAGE": ("true", True),
 }
+# So many records under one key are no accident.
+_FEW = 3
 decode_object = msgspec.json.Decoder().decode
 
 
@@ -106,6 +113,20 @@ class JsonWrapper(Wrapper):
         node = find_object(line)
         return None if node is None else self.reader.read(node)
 
+    def learn(self, lines: Sequence[bytes]) -> JsonWrapper | None:
+        """Find the key that holds whole records, where no name tells it."""
+        nodes = [node for node in map(find_object, lines) if node is not None]
+        unknown = [node for node in nodes if self.reader.read(node) is None]
+        if 2 * len(unknown) <= len(nodes):
+            return None
+        keys = Counter(key for node in unknown for key in set(find_records(node)))
+        if not keys:
+            return None
+        (key, count), *_ = sorted(keys.items(), key=lambda one: (-one[1], one[0]))
+        if count < _FEW and count < len(unknown):
+            return None
+        return replace(self, names={**self.names, "message": (key, *self.names["message"])})
+
     def _goes_on(self, node: Mapping[str, Any], told: ReadObject, length: int) -> bool:
         """Return True if what an object holds is a line that goes on in the next one."""
         for key, values in _PARTIAL_FLAGS.items():
@@ -129,10 +150,10 @@ def find_object(line: bytes) -> dict[str, Any] | None:
     """Read the object of a line, which may be cut off or stand behind something."""
     if not _may_hold(line):
         return None
-    begin = 0
-    if line[:1] != _OBJECT:
-        before = _FLUENTD.match(line) or _BEFORE.match(line)
-        begin = before.end() if before else 0
+    # A byte order mark, or the separator of JSON sequences.
+    line = line.lstrip(_MARKS)
+    before = None if line[:1] == _OBJECT else _BEFORE.match(line)
+    begin = before.end() if before else 0
     return decode_or_salvage(line[begin:].rstrip(b"\r\n"))
 
 

@@ -40,6 +40,10 @@ _COLOURED = np.frombuffer(b"\x1b^", np.uint8)
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
 _OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
 
+# More pods or containers in one part of a file are not told apart.
+_MAX_ORIGINS = 500
+
+Origin = bytes
 Kinds = npt.NDArray[np.uint8]
 
 
@@ -57,6 +61,8 @@ class LineCounts:
     stray_lines: int = 0
     long_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
+    # the same by who wrote the lines, where something around them says so
+    origins: dict[Origin, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class Records:
     lines: Offsets
     heights: Offsets
     kinds: Kinds
+    # who wrote each, where something around its lines says so
+    origins: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,8 @@ class RecordSplitter:
         self._seen = False
         self._tail = b""
         self._dropping = False
+        # the lines of the last block that are blank, and those that belong to no record
+        self.blank_at = self.unparsed_at = np.empty(0, np.int64)
 
     def feed(self, block: bytes, *, final: bool = False) -> Records | None:
         """Take the next block; return the records that are complete now, if any."""
@@ -233,7 +243,8 @@ class RecordSplitter:
         places = lines.block_starts[rows] + self._offset
         numbers = self.counts.lines + rows + 1
         heights, kinds = following - rows, lines.kinds[rows]
-        return Records(lines.data, places, starts, heads, ends, numbers, heights, kinds)
+        origins = None if lines.origins is None else lines.origins.take(pa.array(rows))
+        return Records(lines.data, places, starts, heads, ends, numbers, heights, kinds, origins)
 
     def _following(self, lines: Lines, records: Offsets, foreign: Flags) -> Offsets:
         """Return the first line that is no part of each record."""
@@ -265,10 +276,32 @@ class RecordSplitter:
         loose = ~blank & ((others < first) | foreign[others] | self._headless)
         counts.blank_lines += int(blank.sum())
         counts.unparsed_lines += int(loose.sum())
+        self.blank_at = counts.lines - len(lines) + 1 + others[blank]
+        self.unparsed_at = counts.lines - len(lines) + 1 + others[loose]
+        if lines.origins is not None:
+            self._count_by_origin(lines, others[blank], others[loose])
         later = others[~loose & ~blank]
         counts.continuation_lines += len(later)
         counts.stray_lines += _count_strays(lines.data, lines.starts[later], lines.own_ends[later])
         self._seen = self._seen or bool(len(records))
+
+    def _count_by_origin(self, lines: Lines, blank: Offsets, loose: Offsets) -> None:
+        """Count the lines of each origin."""
+        coded = pc.fill_null(lines.origins, b"").dictionary_encode()
+        codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
+        kinds = (
+            ("lines", np.arange(len(lines))), ("records", np.flatnonzero(lines.kinds)),
+            ("blank_lines", blank), ("unparsed_lines", loose),
+        )  # fmt: skip
+        found = {name: np.bincount(codes[rows], minlength=len(names)) for name, rows in kinds}
+        others = found["records"] + found["blank_lines"] + found["unparsed_lines"]
+        found["continuation_lines"] = found["lines"] - others
+        for number, origin in enumerate(names):
+            is_full = len(self.counts.origins) >= _MAX_ORIGINS
+            is_known = origin in self.counts.origins or not is_full
+            known = self.counts.origins.setdefault(origin if is_known else b"", {})
+            for name, counted in found.items():
+                known[name] = known.get(name, 0) + int(counted[number])
 
 
 def _count_strays(data: Bytes, starts: Offsets, ends: Offsets) -> int:

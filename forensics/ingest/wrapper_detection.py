@@ -26,14 +26,14 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, gather_texts
-from forensics.ingest.wrappers import CodeWrapper, Wrapper, load_wrappers
+from forensics.ingest.wrappers import CodeWrapper, JsonWrapper, Wrapper, load_wrappers
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
 # So many lines, spread over the head, decide how a file is wrapped.
 _SAMPLE = 64
 # More than three collectors, one behind the other, were never seen.
 _MAX_WRAPPERS = 4
-_LINE_FEED, _RETURN = 10, 13
+_LINE_FEED, _RETURN, _OBJECT = 10, 13, ord("{")
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,43 @@ def detect_wrappers(
             sample.data[begin:end].tobytes()
             for begin, end in zip(sample.starts, sample.stops, strict=True)
         ]
-        best: tuple[tuple[bool, int, bool], Wrapper, TextBuffer] | None = None
-        for wrapper in known:
-            if 2 * sum(map(wrapper.looks_wrapped, raw)) <= len(raw):
-                continue
-            opened = wrapper.unwrap(sample)
-            saved = int(sample.bounds[-1] - opened.bounds[-1])
-            # An object may hold both a whole record and its parts: prefer the record.
-            worth = (
-                wrapper.makes_records or _are_records(opened, signatures),
-                saved,
-                wrapper.splits_lines,
-            )
-            if best is not None and worth <= best[0]:
-                continue
-            if _is_wrapped(wrapper, sample, opened, signatures):
-                best = (worth, wrapper, opened)
+        best = _find_best(known, sample, raw, signatures)
+        if best is None:
+            # No name tells where the lines are: perhaps what the objects hold does.
+            learned = [one.learn(raw) for one in known if isinstance(one, JsonWrapper)]
+            found = [one for one in learned if one is not None]
+            best = _find_best(found, sample, raw, signatures)
         if best is None:
             break
-        chosen.append(best[1])
-        sample = best[2]
+        chosen.append(best[0])
+        sample = best[1]
     return WrapperStack(tuple(chosen)) if chosen else None
+
+
+def _find_best(
+    wrappers: Sequence[Wrapper],
+    sample: TextBuffer,
+    raw: Sequence[bytes],
+    signatures: Sequence[Signature],
+) -> tuple[Wrapper, TextBuffer] | None:
+    """Find the wrapper that most lines have; of several the one that gives most."""
+    best: tuple[tuple[bool, int, bool], Wrapper, TextBuffer] | None = None
+    for wrapper in wrappers:
+        if 2 * sum(map(wrapper.looks_wrapped, raw)) <= len(raw):
+            continue
+        opened = wrapper.unwrap(sample)
+        saved = int(sample.bounds[-1] - opened.bounds[-1])
+        # An object may hold both a whole record and its parts: prefer the record.
+        worth = (
+            wrapper.makes_records or _are_records(opened, signatures),
+            saved,
+            wrapper.splits_lines,
+        )
+        if best is not None and worth <= best[0]:
+            continue
+        if _is_wrapped(wrapper, sample, opened, signatures):
+            best = (worth, wrapper, opened)
+    return None if best is None else best[1:]
 
 
 @functools.cache
@@ -131,10 +147,12 @@ def _is_wrapped(
         return False
     if isinstance(wrapper, CodeWrapper):
         return True
-    # A wrapper may begin with a time, as a layout does: then there must be records inside.
+    # A wrapper may begin with a time, as a layout does: then there must be records inside, or
+    # objects.
     outside = match_starts(before.data, before.starts, before.stops, signatures)[after.carried] > 0
     inside = match_starts(after.data, after.starts, after.stops, signatures)[after.carried] > 0
-    return 2 * int(outside.sum()) <= len(outside) or bool(inside.any())
+    objects = after.data[after.starts[after.carried]] == _OBJECT
+    return 2 * int(outside.sum()) <= len(outside) or bool(inside.any() or objects.all())
 
 
 def _sample(head: bytes) -> TextBuffer:

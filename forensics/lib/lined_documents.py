@@ -7,26 +7,28 @@ deep, or is too much, is left out with all that follows. JSON is read as YAML, w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 60
-_MAX_NODES = 2_000_000
+# Some 100 MB of memory.
+_MAX_NODES = 500_000
 # JSON may write a slash with an escape that YAML does not know.
 _ESCAPED_SLASH = (b"\\/", b"/")
 
 
-@dataclass
 class Node:
     """One value: its line, and a text, items, or entries."""
 
-    line: int
-    text: str | None = None
-    items: list[Node] = field(default_factory=list)
-    entries: dict[str, Node] = field(default_factory=dict)
+    __slots__ = ("entries", "items", "line", "text")
+
+    def __init__(self, line: int, text: str | None = None) -> None:
+        """Make a text, or what gets items or entries."""
+        self.line, self.text = line, text
+        # Most nodes are texts: these two are shared, and never changed.
+        self.items, self.entries = _NO_ITEMS, _NO_ENTRIES
 
     def at(self, *path: str) -> Node | None:
         """Return what lies below some keys, if it is there.
@@ -56,6 +58,10 @@ class Node:
         for key in path:
             found = found.entries.get(key, found)
         return found.line
+
+
+_NO_ITEMS: list[Node] = []
+_NO_ENTRIES: dict[str, Node] = {}
 
 
 def read_documents(data: bytes) -> Iterator[Node]:
@@ -99,9 +105,14 @@ class _Builder:
     def take(self, event: yaml.Event) -> bool:
         """Take one event; return True if a document ends with it."""
         if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
             node = Node(_line(event))
+            if is_mapping:
+                node.entries = {}
+            else:
+                node.items = []
             self._place(node)
-            self._open.append((node, isinstance(event, yaml.MappingStartEvent)))
+            self._open.append((node, is_mapping))
             self._keys.append(None)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self._open.pop()

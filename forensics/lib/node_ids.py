@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from forensics.lib.whole_numbers import whole_number
+
 _PREFIX = "broker-"
+LARGEST_ID = 2**31 - 1
 
 
 def broker_node(broker: int) -> str:
@@ -17,15 +20,15 @@ def broker_node(broker: int) -> str:
 
 
 def broker_id(node: str | None) -> int | None:
-    """Return the id of the broker that a node is; None if it is none, or its id is not known.
+    """Return the id of the broker that a node is; None if it is none, or Kafka knows no such id.
 
     >>> broker_id("broker-2"), broker_id("controller-2"), broker_id("broker-a"), broker_id(None)
     (2, None, None, None)
+    >>> broker_id("broker-2147483648")
     """
     if node is None or not node.startswith(_PREFIX):
         return None
-    digits = node.removeprefix(_PREFIX)
-    return int(digits) if digits.isdecimal() else None
+    return whole_number(node.removeprefix(_PREFIX), LARGEST_ID)
 
 
 def broker_ids(nodes: Iterable[str | None]) -> set[int]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from forensics.lib.time_units import EPOCH
 from forensics.lib.time_zone import current_zone
+from forensics.lib.whole_numbers import whole_number
 
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
@@ -177,7 +178,11 @@ def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     ['app', 'broker-2', 'broker-10']
     """
     parts = re.split(r"(\d+)", name)
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+    numbers = map(whole_number, parts)
+    return tuple(
+        (-1, part) if number is None else (number, "")
+        for part, number in zip(parts, numbers, strict=True)
+    )
 
 
 def detector_label(detector: str) -> str:

@@ -115,6 +115,15 @@ def printable(text: str) -> str:
     return "".join(mark if mark.isprintable() else f"<U+{ord(mark):04X}>" for mark in text)
 
 
+def printable_lines(text: str) -> str:
+    r"""Do as `printable` does, and keep the ends of lines.
+
+    >>> printable_lines("a\x1b[31m\nb\r")
+    'a<U+001B>[31m\nb<U+000D>'
+    """
+    return "\n".join(map(printable, text.split("\n")))
+
+
 _MARKS = re.compile(r"([\\`*_\[\]<>|~&$])")
 # A heading or a list, at the beginning of a text.
 _FIRST = re.compile(r"^(?=[-+#])|^(\d+)(?=[.)])")

@@ -55,9 +55,12 @@ class TimeStatistics:
         self._level = [_level_at(group) for group in groups]
         self._last: int | None = None
         self.backward = BackwardJumps()
+        # where time falls back in the last block, also by a record that only came late
+        self.fallen_back: list[Gap] = []
 
     def add(self, records: Records) -> None:
         """Count the records of a block."""
+        self.fallen_back = []
         count = len(records.starts)
         if not count:
             return
@@ -108,6 +111,7 @@ class TimeStatistics:
         found = _Jumps(begins[silent], ends[silent], records.lines[rows[silent]])
         self.gaps = longest_gaps([*self.gaps, *found.largest(_MAX_GAPS)])
         jumps = _Jumps(begins[back], ends[back], records.lines[rows[back]])
+        self.fallen_back = jumps.to_list()
         self.backward.add(records, jumps, rows[back], self._groups)
         self._last = last if last != NO_TIME else self._last
 

@@ -9,14 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from forensics.ingest.record_starts import Bytes, Offsets
-from forensics.lib.time_units import MINUTE, SECOND
+from forensics.lib.time_units import DAY, MINUTE, SECOND
 
 NO_TIME = np.iinfo(np.int64).min
 ZONE = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})"
 
 _TOKEN = re.compile(r"epoch|y+|M+|d+|H+|m+|s+|S+|Z|'(?P<text>[^']*)'|(?P<other>[^A-Za-z'])")
 _ZULU, _MINUS, _COLON, _ZERO = ord("Z"), ord("-"), ord(":"), ord("0")
-_MONTHS, _DAYS, _HOURS, _MINUTES, _SECONDS = 12, 31, 23, 59, 60
+_HOURS, _MINUTES, _SECONDS = 23, 59, 60
+# By the number of the month; the last one stands for all numbers that are no month.
+_MONTH_LENGTHS = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0])
+# A clock that was never set begins in 1970, west of Greenwich the day before; no log is of 2200.
+_EARLIEST, _LATEST = -DAY, 84_006 * DAY
 
 
 class TimeFormatError(ValueError):
@@ -68,7 +72,7 @@ class TimeFormat:
         }
         micros = self._micros(value, len(offsets))
         if "e" in value:
-            return value["e"] * SECOND + micros
+            return _within_reach(value["e"] * SECOND + micros)
         zero = np.zeros(len(offsets), np.int64)
         year, month, day = (value.get(letter, zero + 1970 * (letter == "y")) for letter in "yMd")
         hour, minute, second = (value.get(letter, zero) for letter in "Hms")
@@ -77,9 +81,15 @@ class TimeFormat:
         times = times * SECOND + micros
         if self.zoned:
             times -= _zone(data, offsets + len(self.shape)) * MINUTE
-        valid = (month >= 1) & (month <= _MONTHS) & (day >= 1) & (day <= _DAYS)
+        valid = (day >= 1) & (day <= _MONTH_LENGTHS.take(month, mode="clip"))
         valid &= (hour <= _HOURS) & (minute <= _MINUTES) & (second <= _SECONDS)
-        return np.where(valid, times, NO_TIME)
+        leap = np.flatnonzero((day == 29) & (month == 2))
+        if len(leap):
+            # A day that the year does not have is the first of March.
+            valid[leap] &= _days(year[leap], month[leap], day[leap]) < _days(
+                year[leap], month[leap] + 1, day[leap] - 28
+            )
+        return np.where(valid, _within_reach(times), NO_TIME)
 
     @staticmethod
     def _digits(data: Bytes, offsets: Offsets, width: int) -> npt.NDArray[np.int64]:
@@ -94,6 +104,11 @@ class TimeFormat:
         scale = 10 ** abs(6 - width)
         micros: npt.NDArray[np.int64] = fraction * scale if width <= 6 else fraction // scale
         return micros
+
+
+def _within_reach(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the times that a log can have; of all others nothing is known."""
+    return np.where((times >= _EARLIEST) & (times < _LATEST), times, NO_TIME)
 
 
 def _days(

@@ -7,7 +7,7 @@ partition does, and only a row for each partition is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -108,10 +108,7 @@ def measure_archive(run: GateInput) -> pd.DataFrame:
 def measure_files(run: GateInput) -> pd.DataFrame:
     """Measure each file; a duplicate counts as empty."""
     frame: pd.DataFrame = run.rows.select(_FILE_COLUMNS).to_pandas()
-    accounts = [
-        account if account.duplicate_of is None else FileAccount(account.file)
-        for account in run.files
-    ]
+    accounts = [_measured(account) for account in run.files]
     lines = frame["lines"].clip(lower=1)
     jumps = [max((begin - end for begin, end, _ in one.steps), default=0) for one in accounts]
     times = [list(_known_times(account)) for account in accounts]
@@ -130,6 +127,20 @@ def measure_files(run: GateInput) -> pd.DataFrame:
     frame["odd_levels"] = _numbers(odd_levels)
     frame["fallen_epochs"] = _numbers([account.fallen for account in accounts])
     return frame
+
+
+def _measured(account: FileAccount) -> FileAccount:
+    """Return what is measured of a file: what is there twice counts as empty.
+
+    Where several nodes wrote to a file, time and epochs go their own way in each part of it.
+    """
+    if account.duplicate_of is not None:
+        return FileAccount(account.file)
+    if account.parts:
+        stepped = sum(part.stepped for part in account.origins.values())
+        steps = [step for part in account.origins.values() for step in part.steps]
+        return replace(account, steps=steps, stepped=stepped, falls=[], fallen=0)
+    return account
 
 
 def measure_events(run: GateInput) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.lib.whole_numbers import whole_number
 from forensics.redaction.name_patterns import find_names, is_internal, is_node, split_member
 from forensics.run_output.reader import RunOutput
 
@@ -103,9 +104,9 @@ def _collect_from_document(found: RunNames, document: Mapping[str, Any]) -> None
             found.add("clients", None if is_address(client) else client)
         for partition in map(str, finding.get("partitions") or ()):
             topic, _, number = partition.rpartition("-")
-            if topic and number.isdecimal():
+            if topic and (index := whole_number(number)) is not None:
                 found.add("topics", topic)
-                found.partitions.add((topic, int(number)))
+                found.partitions.add((topic, index))
         texts = [str(line.get("text") or "") for line in finding.get("evidence") or ()]
         found.add_texts(pa.array(texts, pa.string()))
     for name in _find_ids(document):

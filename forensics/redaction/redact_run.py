@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
+from forensics.lib.folder_lock import LOCK_FILE
 from forensics.redaction.collect_names import collect_names
 from forensics.redaction.column_policy import ColumnPolicy, finding_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
@@ -25,6 +26,8 @@ from forensics.run_output.reader import RunOutput, open_run
 
 # The parts of a run that are copied.
 _FINDINGS, _TABLES = "findings.json", "tables"
+# What the run that is just now writing has there, or an earlier one that failed.
+_OF_RUNS = frozenset({LOCK_FILE, "_RESULT.json"})
 
 
 def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) -> ColumnPolicy:
@@ -62,7 +65,7 @@ def check_target(out: Path, secret: Path) -> None:
     if not secret.parent.is_dir():
         message = f"--map {secret}: there is no folder {secret.parent}; make it first."
         raise ForensicsError(message)
-    old = [path.name for path in out.iterdir()] if out.is_dir() else []
+    old = {path.name for path in out.iterdir()} - _OF_RUNS if out.is_dir() else set()
     if old and not (_FINDINGS in old and "redaction" in open_run(out).document):
         message = f"{out} holds files that are not redacted; name a new folder."
         raise ForensicsError(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -92,6 +93,35 @@ def _read_offsets(run: RunOutput, wanted: Collection[LineKey]) -> dict[tuple[str
             if (row["file"], row["line"]) in wanted:
                 offsets[row["file"], row["line"]] = row["offset"]
     return offsets
+
+
+# What stands before the message of a line, and behind it.
+LINE_HEAD = re.compile(
+    r"[\[(]?\d[\d:.,TZ+/ -]{7,35}[\])]?\s*(?:\[[^\]]{1,80}\]\s*)?"
+    r"(?:(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b:?\s*)?"
+)
+LINE_TAIL = re.compile(r"\s*\((?:[\w$-]+\.)*[\w$-]+\)\s*$")
+MAX_MARKED = 170
+
+
+def mark_line(line: Evidence, setting: str = "") -> Markup:
+    """Show where a line stands, and the line, with its message marked; of a long one a part.
+
+    Of a record of many lines about a setting, the line of that setting is shown.
+    """
+    rows = line.text.splitlines() or [""]
+    row = next((one for one in rows if setting and setting in one), rows[0])
+    head = LINE_HEAD.match(row)
+    start = head.end() if head else 0
+    tail = LINE_TAIL.search(row, start)
+    end = tail.start() if tail else len(row)
+    if setting and setting in row[start:end]:
+        start = row.index(setting, start)
+    message = row[start:end]
+    cut = "\u2026" if len(message) > MAX_MARKED else ""
+    place = f"{line.file}:{line.line}" if line.line is not None else line.file
+    said = tag("span", row[:start], tag("mark", f"{message[:MAX_MARKED]}{cut}"), class_="said")
+    return join([code(place), " ", said])
 
 
 def parse_evidence(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence, ...]:

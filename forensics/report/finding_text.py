@@ -114,7 +114,7 @@ def render_actions(actions: Sequence[str]) -> Markup | None:
     if not actions:
         return None
     items = (tag("li", _render_action(action)) for action in actions)
-    return join([tag("h4", "What to do"), tag("ol", *items, class_="actions")])
+    return tag("ol", *items, class_="actions")
 
 
 def _render_action(action: str) -> Markup:

@@ -143,12 +143,20 @@ def figure(
     )
 
 
-def render_legend(pairs: Iterable[tuple[str, str]]) -> Markup | None:
-    """List what each colour of a figure stands for."""
+def render_legend(
+    pairs: Iterable[tuple[str, str]], hatched: Iterable[tuple[str, str, str]] = ()
+) -> Markup | None:
+    """List what each colour of a figure stands for, and each colour with lines of another."""
     items = [
         tag("li", tag("span", class_="swatch", style=f"background:{colour}"), words)
         for colour, words in pairs
     ]
+    for colour, lines, words in hatched:
+        over = (
+            f"repeating-linear-gradient(135deg,{lines} 0 2px,transparent 2px 5px)," if lines else ""
+        )
+        style = f"background:{over}linear-gradient({colour},{colour})"
+        items.append(tag("li", tag("span", class_="swatch", style=style), words))
     return tag("ul", *items, class_="key") if items else None
 
 

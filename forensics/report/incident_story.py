@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.detection.requirements import single_nodes
 from forensics.lib.text_format import count, duration, join_names, parse_millis
 from forensics.report.evidence_html import parse_evidence
 from forensics.report.finding_text import describe_scope, drop_standing, is_open
@@ -29,7 +30,7 @@ GROUPS = {
 }
 GROUP_ORDER = list(GROUPS)
 # With fewer rows, what else happened is told too.
-MIN_ROWS, MAX_ROWS = 8, 15
+MIN_ROWS, MAX_ROWS = 6, 9
 
 EVENT_COLUMNS = ("kind", "ts", "node", "client", "error", "level", "line")
 WARN_LEVELS = ("WARN", "WARNING", "ERROR", "FATAL", "CRITICAL")
@@ -300,7 +301,7 @@ class ClockOrder:
 
     def __init__(self, run: RunOutput) -> None:
         """Read how uncertain each clock is."""
-        self._nodes = {row["file"]: row["node"] for row in run.files}
+        self._nodes = single_nodes(run.files)
         self._uncertainty = {
             row["node"]: row["uncertainty_ms"]
             for row in run.rows("clocks", ("node", "uncertainty_ms"))

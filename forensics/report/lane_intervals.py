@@ -155,7 +155,7 @@ def _lane_name(row: Row) -> str:
 def name_order(name: str) -> tuple[int, str]:
     """Return a key that sorts names that end in a number by it, and all others last."""
     number = name.rpartition(" ")[2]
-    return (int(number) if number.isdigit() else 1 << 31, name)
+    return (int(number) if number.isdecimal() and len(number) <= 10 else 1 << 31, name)
 
 
 def _fill_gaps(lanes: list[LaneInterval], window: tuple[int, int]) -> list[LaneInterval]:

@@ -194,7 +194,7 @@ def _isr_fingerprints(
     fingerprints = {}
     for history in read_isr_histories(run, window, codes):
         code, _, wanted, start, end = history.columns
-        minimum = (min_isr.for_topic(history.name[0]) or 0).to_bytes(4, "big", signed=True)
+        minimum = (min_isr.for_topic(history.name[0]) or 0).to_bytes(8, "big", signed=True)
         key = _fingerprint(np.stack([code, wanted]), np.stack([start, end]), changes, minimum)
         fingerprints[history.name] = (key, history.single_isr_ms, len(code) < 2)
     return fingerprints

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from forensics.lib.whole_numbers import whole_number
 from forensics.report.data_loss import loss_rows
 from forensics.run_output.partition_histories import (
     UNKNOWN_LEADER,
@@ -105,9 +106,9 @@ def _max_lost(run: RunOutput) -> dict[TopicPartition, int | None]:
     lost: dict[TopicPartition, int | None] = {}
     for _, row in loss_rows(run.findings):
         topic, _, number = row.partition.rpartition("-")
-        if not number.isdecimal():
+        if (partition := whole_number(number)) is None:
             continue
-        name, bound = (topic, int(number)), row.lost_records_max
+        name, bound = (topic, partition), row.lost_records_max
         before = lost.get(name, 0)
         lost[name] = None if before is None or bound is None else before + bound
     return lost

@@ -13,10 +13,12 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from forensics.lib.intervals import merge
 from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.lib.time_zone import current_zone, shift_figure
 from forensics.report import theme
+from forensics.report.finding_text import drop_standing, short_title
 from forensics.report.html import anchor
 from forensics.report.lane_intervals import LaneInterval, assign_rows
 from forensics.report.partition_groups import PartitionGroup
@@ -47,7 +49,8 @@ MAX_NAME_CHARS = 28
 # More rows of flags would push the rest of the figure off the screen; the numbers of more flags
 # would stand on each other.
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
-MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 30, 30
+MAX_NAMED_FLAGS = 12
+MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 24, 30
 # Room for the axis and its title; each line of a legend takes this much more.
 FOOT_HEIGHT, LEGEND_LINE_HEIGHT = 52, 20
 
@@ -62,6 +65,7 @@ class TimelineData:
     brokers: Sequence[LaneInterval]
     debt: Mapping[str, Sequence[tuple[int, int]]]
     clients: Sequence[LaneInterval] = ()
+    partitions: Sequence[LaneInterval] = ()
     holes: Holes = ()
     silences: Sequence[tuple[str, int, int, str]] = ()
     volume: Volume | None = None
@@ -101,6 +105,11 @@ def flag_position(start: int, end: int, view: Span) -> int:
 
 def lane_label(lane: LaneInterval) -> str:
     """Return what stands in the bar of one interval of a node's lane."""
+    if lane.state in ("leader", "unclean leader"):
+        mark = "U " if lane.state == "unclean leader" else ""
+        return f"{mark}led by {lane.broker}"
+    if lane.state in theme.OVERLAYS:
+        return ""
     if lane.state != "active":
         return lane.state
     node = "node not known" if lane.broker is None else f"node {lane.broker}"
@@ -147,13 +156,18 @@ def leader_hover(row: PartitionGroup, epoch: LeaderInterval, name: str) -> str:
 class Sheet:
     """Rows one under the other that share one time axis."""
 
-    def __init__(self, rows: Sequence[tuple[str, int]], view: tuple[int, int]) -> None:
+    def __init__(
+        self, rows: Sequence[tuple[str, int]], view: tuple[int, int], *, axis_on_top: bool = False
+    ) -> None:
         """Take (title, height in pixels) of each row, from the top."""
         heights = [height for _, height in rows] or [60]
         self.view, self.traces, self.row_count = view, list[Figure](), len(rows)
-        self.height = sum(heights) + ROW_GAP * (len(heights) - 1)
+        self.axis_on_top = axis_on_top
+        # Below an axis on top the first row needs room for its title.
+        above = ROW_GAP if axis_on_top else 0
+        self.height = sum(heights) + ROW_GAP * (len(heights) - 1) + above
         self.layout: Figure = {"annotations": []}
-        top = float(self.height)
+        top = float(self.height) - above
         for row, height in enumerate(heights, 1):
             domain = [max(0.0, top - height) / self.height, top / self.height]
             self.layout[_axis_name("yaxis", row)] = {
@@ -180,8 +194,7 @@ class Sheet:
     def build(self, findings: Iterable[SavedFinding], holes: Holes = (), **more: Any) -> Figure:
         """Return the figure, with bands for what was found and for what no log tells of."""
         bands = [_hole_band(*hole) for hole in holes]
-        incidents = (one for one in findings if one.is_incident and one.start_ms is not None)
-        bands += [_finding_band(finding, self.view[1]) for finding in incidents]
+        bands += [_incident_band(*span) for span in incident_bands(findings, self.view[1])]
         self._name_groups_once()
         foot = FOOT_HEIGHT + LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
         layout = self.layout | {
@@ -212,10 +225,12 @@ class Sheet:
     def time_axis(self) -> Figure:
         """Return the axis that all rows share."""
         title = f"time, {current_zone().label} ({time_text(self.view[0])[:10]})"
-        return {
+        place: Figure = {"anchor": _axis_name("y", max(self.row_count, 1))}
+        if self.axis_on_top:
+            place = {"anchor": "free", "position": 1, "side": "top"}
+        return place | {
             "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
-            "anchor": _axis_name("y", max(self.row_count, 1)), "showspikes": True,
-            "spikemode": "across", "spikethickness": 1, "spikedash": "dot",
+            "showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "dot",
             "spikecolor": theme.HATCH, "spikesnap": "cursor",
             "title": {"text": title, "standoff": 6},
         }  # fmt: skip
@@ -249,9 +264,11 @@ def escape_names(names: Iterable[str]) -> list[str]:
     return [shown(name) for name in names]
 
 
-def draw_rows(rows: Sequence[tuple[str, int, RowDrawer]], view: Span) -> Sheet:
+def draw_rows(
+    rows: Sequence[tuple[str, int, RowDrawer]], view: Span, *, axis_on_top: bool = False
+) -> Sheet:
     """Put (title, height, what draws it) one under the other on one time axis."""
-    sheet = Sheet([(title, height) for title, height, _ in rows], view)
+    sheet = Sheet([(title, height) for title, height, _ in rows], view, axis_on_top=axis_on_top)
     for row, (_, _, draw) in enumerate(rows, 1):
         draw(sheet, row)
     return sheet
@@ -264,11 +281,22 @@ def build_rows(
     return draw_rows(rows, data.view).build(data.findings, data.holes, **more)
 
 
-def _finding_band(finding: SavedFinding, last: int) -> Figure:
+def incident_bands(findings: Iterable[SavedFinding], last: int) -> list[Span]:
+    """Return from when to when something was wrong: one shade, however many findings there are."""
+    passing = drop_standing([one for one in findings if one.is_incident])
+    spans = [
+        (one.start_ms, max(one.start_ms, last if one.end_ms is None else one.end_ms))
+        for one in passing
+        if one.start_ms is not None
+    ]
+    return merge(spans)
+
+
+def _incident_band(start: int, end: int) -> Figure:
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-        "x0": finding.start_ms, "x1": finding.end_ms or last, "line": {"width": 0},
-        "opacity": 0.07, "fillcolor": theme.LEVEL.get(finding.severity, theme.HATCH),
+        "x0": start, "x1": end, "line": {"width": 0}, "opacity": 0.08,
+        "fillcolor": theme.LEVEL["critical"],
     }  # fmt: skip
 
 
@@ -294,6 +322,10 @@ def draw_flags(sheet: Sheet, row: int, data: TimelineData) -> None:
         if flags:
             for trace in _flag_traces(flags, level, colour, data.view, is_crowded=is_crowded):
                 sheet.add_trace(trace, row)
+    named = [(finding, at) for finding, at in zip(data.findings, rows, strict=True)
+             if finding.is_incident]  # fmt: skip
+    if named and len(named) <= MAX_NAMED_FLAGS:
+        sheet.add_trace(_flag_names(named, data.view), row)
     sheet.update_yaxes(row, visible=False, fixedrange=True, range=[max(rows) + 0.6, -0.6])
 
 
@@ -322,9 +354,23 @@ def _flag_traces(
     return lines, heads
 
 
+def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> Figure:
+    """Write what each finding is above its line."""
+    return {
+        "type": "scatter", "mode": "text", "showlegend": False, "hoverinfo": "skip",
+        "x": [flag_position(*finding_span(finding, view), view) for finding, _ in flags],
+        "y": [at - 0.4 for _, at in flags],
+        "text": [f"      {shown(short_title(finding))}" for finding, _ in flags],
+        "textposition": "middle right", "textfont": {"size": 10.5}, "cliponaxis": False,
+    }  # fmt: skip
+
+
 def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval], view: Span) -> None:
     """Draw the lanes of nodes, one row a node."""
-    for state in sorted({lane.state for lane in lanes}):
+    # What is laid over other states is drawn after them.
+    for state in sorted(
+        {lane.state for lane in lanes}, key=lambda one: (one in theme.OVERLAYS, one)
+    ):
         sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state], view), row)
     sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
@@ -336,11 +382,25 @@ def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> Figure:
     fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
         (lane.start, lane.end, shown(lane.name), shown(lane_label(lane)),
-         (f"{shown(lane.name)}: {shown(lane_label(lane))}, {time_text(lane.start)} "
+         (f"{shown(lane.name)}: {shown(_lane_words(lane))}, {time_text(lane.start)} "
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    return bar_trace(bars, view, fills, pattern, name=shown(state), showlegend=False)
+    trace = bar_trace(bars, view, fills, pattern, name=shown(state), showlegend=False)
+    if state in theme.OVERLAYS:
+        trace["marker"] = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
+        trace["marker"]["pattern"] |= {"fgcolor": theme.OVERLAYS[state][0], "solidity": 0.4}
+    return trace
+
+
+def _lane_words(lane: LaneInterval) -> str:
+    """Say in words what a bar stands for."""
+    if lane.state in theme.OVERLAYS:
+        return theme.OVERLAYS[lane.state][1]
+    if lane.state in ("leader", "unclean leader"):
+        unclean = ", elected although not in sync" if lane.state == "unclean leader" else ""
+        return f"led by broker {lane.broker}{unclean}"
+    return lane_label(lane)
 
 
 def bar_trace(
@@ -361,8 +421,10 @@ def bar_trace(
         "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
         "hovertemplate": "%{customdata}<extra></extra>",
         "textfont": {"color": _one_or_all([theme.text_colour(fill) for *_, fill in pieces])},
+        # On a dark ground what is dark is told by its edge.
         "marker": {"color": _one_or_all([fill for *_, fill in pieces]),
-                   "line": {"width": 0.5, "color": theme.HATCH}} | _pattern(pattern, fills[0]),
+                   "line": {"width": 1.5 if theme.DARK in fills else 0.5,
+                            "color": theme.HATCH}} | _pattern(pattern, fills[0]),
     } | more  # fmt: skip
 
 

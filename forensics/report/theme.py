@@ -41,6 +41,19 @@ STATE = {
     "several states": ("#9aa3ad", "+"),
     "deposed": ("#c00000", "x"),
     "unknown": ("#e3e5e8", "/"),
+    # of partitions
+    "no leader": (DARK, "x"),
+    # laid over other states
+    "not served": ("#ffffff", "/"),
+    "vanished": ("#ffffff", "/"),
+}
+# States that are laid over others, with the colour of their lines and what they say.
+OVERLAYS = {
+    "not served": ("#d00000", "nobody served it: its leader was dead, frozen or cut off"),
+    "vanished": (
+        DARK,
+        "crashed at some moment here, between its last line and the first disconnect",
+    ),
 }
 
 _ASSIGNED: ContextVar[Mapping[int, str] | None] = ContextVar("assigned", default=None)

@@ -13,6 +13,7 @@ from typing import Any
 
 from forensics.lib.storage import write_atomically
 from forensics.lib.time_units import SECOND, to_iso
+from forensics.lib.whole_numbers import whole_number
 from forensics.settings import SEVERITIES
 
 # From the worst to the least.
@@ -177,7 +178,7 @@ def _evidence(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _by_number(name: str) -> tuple[str, int]:
     topic, _, number = name.rpartition("-")
-    return topic, int(number) if number.isdigit() else -1
+    return topic, -1 if (partition := whole_number(number)) is None else partition
 
 
 # The order of the keys in every object; other keys follow by name.

@@ -25,6 +25,13 @@ import pyarrow.dataset as ds
 from forensics.errors import ForensicsError
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.text_format import parse_millis, time_text
+from forensics.run_output.damage import (
+    FINDINGS_FILE,
+    check_tables,
+    naming_table,
+    read_document,
+    refuse_unfinished,
+)
 from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]
@@ -127,7 +134,8 @@ class Tables:
         """Open a table; None if it was not saved."""
         if name not in self._datasets and self.has(name):
             path = self.folder / name
-            self._datasets[name] = ds.dataset(path, format="parquet", partitioning="hive")
+            with naming_table(path):
+                self._datasets[name] = ds.dataset(path, format="parquet", partitioning="hive")
         data = self._datasets.get(name)
         return data if data and data.schema.names else None
 
@@ -154,7 +162,10 @@ class Tables:
     ) -> Iterator[pa.RecordBatch]:
         """Yield a table in batches, as it was written, in bounded memory."""
         data = self.dataset(name)
-        return read_batches(data, columns, where, rows) if data else iter(())
+        if data is None:
+            return
+        with naming_table(self.folder / name):
+            yield from read_batches(data, columns, where, rows)
 
     def read(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
@@ -164,7 +175,8 @@ class Tables:
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = [column for column in data.schema.names if column in columns]
-        return _with_nulls(data.to_table(have, filter=where), columns)
+        with naming_table(self.folder / name):
+            return _with_nulls(data.to_table(have, filter=where), columns)
 
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without holding them in memory."""
@@ -339,21 +351,27 @@ class RunOutput:
 
 
 def open_run(out: Path) -> RunOutput:
-    """Open the output folder of a postmortem; raise ForensicsError if it is none."""
-    if not (out / "findings.json").is_file():
+    """Open the output folder of a postmortem that came to its end, after checking all of it.
+
+    Raises ForensicsError, with the file, if it is none, is half of one, or is damaged.
+    """
+    if not (out / FINDINGS_FILE).is_file():
+        refuse_unfinished(out, whole=not (out / "tables").is_dir())
         raise ForensicsError(
             f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
             "kafka-forensics postmortem ARCHIVE... -o OUT."
         )
-    try:
-        return load_run(out)
-    except ValueError as error:
-        raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
+    document = read_document(out / FINDINGS_FILE)
+    # A week of a store and a redacted copy are written whole or not at all, and have no result.
+    whole = (out / "week.json").is_file() or "redaction" in document
+    refuse_unfinished(out, whole=whole or not (out / "tables" / "checks").is_dir())
+    check_tables(out / "tables")
+    return RunOutput(out, document)
 
 
 def load_run(out: Path) -> RunOutput:
-    """Open an output folder."""
-    return RunOutput(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
+    """Open an output folder that this program has just written."""
+    return RunOutput(out, json.loads((out / FINDINGS_FILE).read_text(encoding="utf-8")))
 
 
 def _with_nulls(table: pa.Table, columns: Sequence[str]) -> pa.Table:

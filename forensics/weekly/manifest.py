@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +49,8 @@ _LOGS = pa.schema(
 )
 # What depends on the name of a file, its neighbours, or how it was split.
 _NOT_KEPT = (
-    "file", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases",
+    "file", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases", "origin",
+    "begins", "parts", "placement",
 )  # fmt: skip
 _COMPARED = ("line", "offset", "kind", "topic", "partition", "text")
 
@@ -82,17 +84,7 @@ class Log:
     @cached_property
     def parsed_account(self) -> FileAccount:
         """The account of all its lines; not to be changed."""
-        account = FileAccount("")
-        for name, value in json.loads(self.account).items():
-            if isinstance(vars(account)[name], Counter):
-                setattr(account, name, Counter(value))
-            elif isinstance(value, list):
-                # JSON has no tuples.
-                items = [tuple(each) if isinstance(each, list) else each for each in value]
-                setattr(account, name, items)
-            else:
-                setattr(account, name, value)
-        return account
+        return _parse_account(json.loads(self.account))
 
     @property
     def size(self) -> int:
@@ -196,8 +188,29 @@ class Manifest:
 
 def account_json(account: FileAccount) -> str:
     """Write an account as it is kept: with nothing that depends on a name."""
+    return json.dumps(_kept_values(account), sort_keys=True, ensure_ascii=False)
+
+
+def _kept_values(account: FileAccount) -> dict[str, Any]:
     kept = {name: value for name, value in vars(account).items() if name not in _NOT_KEPT}
-    return json.dumps(kept, sort_keys=True, ensure_ascii=False)
+    origins = {origin: _kept_values(part) for origin, part in account.origins.items()}
+    return kept | {"origins": origins}
+
+
+def _parse_account(values: Mapping[str, Any]) -> FileAccount:
+    account = FileAccount("")
+    for name, value in values.items():
+        if name == "origins":
+            account.origins = {origin: _parse_account(part) for origin, part in value.items()}
+        elif isinstance(vars(account)[name], Counter):
+            setattr(account, name, Counter(value))
+        elif isinstance(value, list):
+            # JSON has no tuples.
+            items = [tuple(each) if isinstance(each, list) else each for each in value]
+            setattr(account, name, items)
+        else:
+            setattr(account, name, value)
+    return account
 
 
 def disambiguate_names(names: Mapping[str, str], order: Sequence[str]) -> dict[str, str]:

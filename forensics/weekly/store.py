@@ -49,8 +49,11 @@ _LOG_ORDER = ("line", "offset", "kind", "topic", "partition")
 class Store:
     """One store, opened for one run; all changes are staged until `commit`."""
 
-    def __init__(self, files: Transaction, rules: RulesDigest, notes: Notes) -> None:
-        """Read what is in the store so far."""
+    def __init__(
+        self, files: Transaction, rules: RulesDigest, notes: Notes, node_map: tuple[str, ...] = ()
+    ) -> None:
+        """Read what is in the store so far; `node_map` says which files are whose."""
+        self._node_map = node_map
         self.files, self.rules, self._notes = files, rules, notes
         self.manifest = Manifest.load(files.find(CONTAINERS), files.find(LOGS))
         head = json.loads(files.read(STORE_FILE) or '{"weeks": {}}')
@@ -133,7 +136,7 @@ class Store:
             for week, state in self._states.items()
             if state.get("events")
         }
-        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules)
+        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules, self._node_map)
         for week in weeks:
             digest = builder.digest(week)
             state = self._states.setdefault(week, {})

@@ -25,6 +25,8 @@ from forensics import pipeline
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.file_parts import place_shared
+from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
@@ -113,6 +115,7 @@ class WeekBuilder:
     events: Mapping[Week, WeekEvents]
     rules: RulesDigest
     catalogue: RuleSet
+    node_map: tuple[str, ...] = ()
 
     def digest(self, week: Week) -> str:
         """Digest all that a week is made of."""
@@ -130,6 +133,8 @@ class WeekBuilder:
                 for log, account in self._choose_logs(week)
             ],
         }
+        if self.node_map:
+            content["node_map"] = self.node_map
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
@@ -141,12 +146,15 @@ class WeekBuilder:
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
         accounts = {account.file: account for _, account in logs}
-        assign_nodes(accounts)
+        assign_nodes(accounts, parse_node_map(self.node_map))
+        for account in accounts.values():
+            account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
         with watch.stage("history"):
             events = settings.tables / "events"
             self._write_events(week, {log.id: account for log, account in logs}, events)
             pipeline.assign_kafka_versions(accounts, events)
-            rows = [account.to_row() for _, account in sorted(accounts.items())]
+            pipeline.count_shared_events(accounts, events)
+            rows = [row for _, account in sorted(accounts.items()) for row in account.to_rows()]
             files = pa.Table.from_pylist(rows, schema=FILES)
             write_table(files, settings.tables / "files")
             # A week is reported when it is done, and not in between.
@@ -247,13 +255,19 @@ class WeekBuilder:
         ids = pa.array(list(accounts), pa.string())
         names = pa.array([account.file for account in accounts.values()], pa.string())
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
+        placements = (account.placement for account in accounts.values())
+        shared = {number: one for number, one in enumerate(placements) if one}
         with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
                 index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
-                columns |= {"file": names.take(index), "node": nodes.take(index)}
+                part_nodes = place_shared(
+                    nodes.take(index).combine_chunks(), index.combine_chunks(),
+                    rows["line"].combine_chunks(), rows["node"].combine_chunks(), shared,
+                )  # fmt: skip
+                columns |= {"file": names.take(index), "node": part_nodes}
                 writer.add(pa.table(columns))
 
 

@@ -50,10 +50,10 @@ def test_the_story_is_copied_as_a_table_of_markdown(tab: Tab, page: Path) -> Non
     tab.run(TAKE)
     lines = press(tab, "Copy as Markdown table", "#happened").splitlines()
 
-    assert lines[0] == "| Time, UTC | What | Broker, partition or client | Visible as | Evidence |"
-    assert lines[1] == "| --- | --- | --- | --- | --- |"
+    assert lines[0] == "| Time, UTC | What | Visible as |"
+    assert lines[1] == "| --- | --- | --- |"
     assert lines[2].startswith("| **Trigger** |")
-    assert {line.count(" | ") for line in lines[2:]} == {4}
+    assert {line.count(" | ") for line in lines[2:]} == {2}
 
 
 def test_everything_is_copied_as_json(tab: Tab, page: Path) -> None:

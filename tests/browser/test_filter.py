@@ -85,6 +85,16 @@ def test_partitions_brokers_and_clients_are_filtered_too_and_counted(tab: Tab, p
     assert tab.run("document.getElementById('found').innerText") == ""
 
 
+def test_nothing_found_and_a_level_that_does_not_exist_are_said(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    ask(tab, "zzzz")
+    assert tab.run("document.getElementById('found').innerText") == "no match for zzzz"
+
+    ask(tab, "level>=bogus")
+    said = tab.run("document.getElementById('found').innerText")
+    assert said.startswith("unknown level: bogus; there are info, low")
+
+
 def test_a_search_can_be_sent_as_a_link(tab: Tab, page: Path) -> None:
     tab.open(page, "#q/level%3E%3Dhigh")
 

@@ -238,3 +238,56 @@ def test_looking_for_java_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False False\n"
+
+
+REFUSALS = (
+    "Error occurred during initialization of VM\nCould not reserve enough space for 1048576KB heap",
+    "# There is insufficient memory for the Java Runtime Environment to continue.",
+    "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory",
+    "Error occurred during initialization of VM\nCould not allocate class space: 1 bytes",
+)
+
+
+@pytest.mark.parametrize("says", REFUSALS)
+def test_a_java_without_memory_is_not_to_be_installed(tmp_path: Path, says: str) -> None:
+    binary = tmp_path / "bin" / "java"
+    binary.parent.mkdir()
+    binary.write_text(f"#!/bin/sh\necho {shlex.quote(says)} >&2\nexit 1\n")
+    binary.chmod(0o755)
+
+    with pytest.raises(JavaError) as told:
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
+
+    assert str(told.value).startswith("Java could not reserve enough memory: ")
+    assert "Install" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_java_is_asked_for_as_much_as_the_driver_wants(tmp_path: Path) -> None:
+    binary = tmp_path / "bin" / "java"
+    binary.parent.mkdir()
+    binary.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexit 1\n')
+    binary.chmod(0o755)
+
+    with pytest.raises(JavaError, match="no java that starts"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": "", "SPARK_DRIVER_MEMORY": "512m"})
+
+    assert all("-Xmx512m" in line for line in (tmp_path / "asked").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("memory", "allowed", "fits"),
+    [("1g", 6, True), ("1g", 4, False), ("4g", 6, False), ("junk", 6, True)],
+)
+def test_a_limit_of_addresses_is_looked_at_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory: str, allowed: int, fits: bool
+) -> None:
+    limits = (allowed << 30, allowed << 30)
+    monkeypatch.setattr("forensics.engine.java.resource.getrlimit", lambda _: limits)
+    environ = {"JAVA_HOME": str(install(tmp_path, "17")), "PATH": os.environ["PATH"]}
+
+    if fits:
+        assert find_java(environ | {"SPARK_DRIVER_MEMORY": memory}).version == 17
+    else:
+        with pytest.raises(JavaError, match=r"`ulimit -v` allows \d+ KB, and Spark needs about"):
+            find_java(environ | {"SPARK_DRIVER_MEMORY": memory})

@@ -12,9 +12,9 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     make_event_finalizer,
-    mark_duplicates,
     sum_accounts,
 )
+from forensics.events.repeated_lines import mark_duplicates
 from forensics.events.scan import STAGED_SCHEMA
 from forensics.schemas import EVENTS
 
@@ -111,8 +111,8 @@ def test_a_broker_is_named_by_its_id_wherever_its_file_lies() -> None:
     }
 
 
-def test_the_id_that_a_file_names_most_is_its_own() -> None:
-    assert named(account("x/server.log", broker_7=3, broker_12=30))["x/server.log"] == (
+def test_an_id_that_is_hardly_ever_named_beside_another_is_no_second_node() -> None:
+    assert named(account("x/server.log", broker_7=3, broker_12=3000))["x/server.log"] == (
         "broker-12",
         "broker",
     )
@@ -211,3 +211,40 @@ def test_the_events_of_a_copy_are_left_out() -> None:
     (settled,) = make_event_finalizer(files)([batch])
 
     assert settled["file"].to_pylist() == ["a"]
+
+
+def test_a_client_has_the_same_name_whether_its_folder_is_packed_or_not() -> None:
+    plain = named(account("logs/app-a/client.log", client_x=2), account("logs/app-b/a.log"))
+    packed = named(
+        account("logs/app-a.tar.gz!client.log", client_x=2), account("logs/app-b.zip!a.log")
+    )
+    nested = named(
+        account("all.tgz!logs/app-a.tar.gz!client.log", client_x=2),
+        account("all.tgz!logs/app-b.zip!a.log"),
+    )
+
+    names = [next(iter(found.values())) for found in (plain, packed, nested)]
+    assert names == [("app-a", "client")] * 3
+
+
+def test_files_at_the_top_of_a_brokers_archive_are_that_brokers() -> None:
+    files = named(
+        account("logs/one.tar.gz!server.log", broker_1=5),
+        account("logs/one.tar.gz!kafkaServer-gc.log"),
+        account("logs/two.tar.gz!server.log", broker_2=5),
+        account("logs/two.tar.gz!kafkaServer-gc.log"),
+    )
+
+    assert files["logs/one.tar.gz!kafkaServer-gc.log"] == ("broker-1", "broker")
+    assert files["logs/two.tar.gz!kafkaServer-gc.log"] == ("broker-2", "broker")
+
+
+def test_an_older_copy_that_names_nobody_is_the_node_whose_file_begins_like_it() -> None:
+    longer, copy, other = account("a/x.log", broker_1=5), account("old/x.log"), account("b/y.log")
+    longer.heads = {"256": "d1", "512": "d2", "1024": "d3"}
+    copy.heads, other.heads = {"256": "d1", "512": "d2"}, {"256": "d1", "512": "e2"}
+
+    files = named(longer, copy, other)
+
+    assert files["old/x.log"] == ("broker-1", "broker")
+    assert files["b/y.log"] == ("file:b/y.log", None)

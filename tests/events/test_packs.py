@@ -23,6 +23,7 @@ from forensics.ingest.read_plan import plan_reading
 from forensics.lib.yaml_with_lines import FileText
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check_rules
+from tests.ingest.json_formats import read_records
 from tests.ingest.sample_archives import LOGS
 
 OWN = """\
@@ -44,7 +45,7 @@ HEAD = "name: acme\nversion: '7'\n"
 # An object whose keys no shipped wrapper knows.
 SHIPPER = """\
 id: acme-shipper
-json: {message: payload, host: machine}
+json: {message: payload, time: at, level: grade, logger: source, host: machine}
 examples:
   - line: '{"machine":"b1","payload":"[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)"}'
     gives: {line: "[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)", origin: b1}
@@ -150,13 +151,39 @@ def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -
     assert FileText("x", b"a: 1").read_text() == "a: 1"
 
 
+def test_no_link_leads_out_of_a_pack(tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("password: hunter2\n")
+    (tmp_path / "pack" / "detectors").mkdir(parents=True)
+    (tmp_path / "pack" / "stolen.yaml").symlink_to(tmp_path / "secret.yaml")
+    (tmp_path / "pack" / "detectors" / "theirs.py").symlink_to(tmp_path / "secret.yaml")
+
+    with pytest.raises(RuleError) as refused:
+        open_pack(tmp_path / "pack")
+
+    says = "a link that leads out of the pack; copy the file into it"
+    assert [str(one) for one in refused.value.problems] == [
+        f"{tmp_path}/pack/detectors/theirs.py:1: {says}",
+        f"{tmp_path}/pack/stolen.yaml:1: {says}",
+    ]
+
+
+def test_links_within_a_pack_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "flag.yaml").write_text(OWN)
+    (tmp_path / "flag.yaml").symlink_to("..data/flag.yaml")
+
+    assert open_pack(tmp_path).pages["flag.yaml"].data == OWN.encode()
+
+
 def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
     own = pack(tmp_path / "pack", pack=HEAD, wrappers__shipper=SHIPPER)
     rules = load_rule_set(packs_from_json(packs_to_json([own])))
-    (lines,) = (
-        "".join(json.dumps({"machine": "b1", "payload": line}) + "\n" for line in text.splitlines())
-        for text in [(LOGS / "broker-1/server.log").read_text("utf-8")]
+    records = read_records((LOGS / "broker-1/server.log").read_text("utf-8"))
+    parts = (
+        {"at": one.iso, "grade": one.level, "source": one.logger, "payload": one.message}
+        for one in records
     )
+    lines = "".join(json.dumps(one) + "\n" for one in parts)
     (tmp_path / "server.log").write_text(lines, encoding="utf-8")
     (split,) = plan_reading([str(tmp_path / "server.log")], 64 << 20).splits
     texts = packs_to_json([own])

@@ -22,6 +22,8 @@ from forensics.events.repeated_lines import (
     RepeatMarker,
     digest_events,
     find_comparable_files,
+    find_copies,
+    mark_duplicates,
     note_repeats,
     rank_files,
     sum_counts,
@@ -67,6 +69,28 @@ def test_files_with_the_same_times_are_compared_however_short_they_are() -> None
     files = [account("server.log", 5, 5, "start"), account("copy/server.log", 5, 5, "start")]
 
     assert find_comparable_files(files) == {"server.log", "copy/server.log"}
+
+
+@pytest.mark.parametrize("moment", [0, 10, 20])
+def test_a_file_of_one_moment_is_compared_with_those_around_it(moment: int) -> None:
+    files = [account("server.log", 0, 20, "start"), account("tail.log", moment, moment, "start")]
+
+    assert find_comparable_files(files) == {"server.log", "tail.log"}
+
+
+def test_a_file_of_one_moment_after_all_others_is_compared_with_none() -> None:
+    files = [account("server.log", 0, 20, "start"), account("tail.log", 30, 30, "start")]
+
+    assert not find_comparable_files(files)
+
+
+def test_of_equal_files_the_log_that_kafka_calls_so_counts() -> None:
+    names = ("a/kafkaServer.out", "a/server.log")
+    files = {name: FileAccount(name, counts=Counter(bytes=9), sha256="same") for name in names}
+
+    mark_duplicates(files)
+
+    assert [files[name].duplicate_of for name in names] == ["a/server.log", None]
 
 
 def test_kafkas_own_logs_keep_what_copies_have_too() -> None:
@@ -136,9 +160,11 @@ def test_the_most_of_one_log_and_of_copies_stays(
 
 
 def test_repeated_lines_are_counted_by_file_and_original_whatever_the_batches_are() -> None:
-    rows = [{"file": "b", "repeats": "a", "line": line} for line in (1, 1, 2, 3, 3)]
-    rows += [{"file": "c", "repeats": "a", "line": 3}]
-    schema = pa.schema([EVENTS.field("file"), ("repeats", pa.string()), EVENTS.field("line")])
+    same = {"node": "n", "repeats": "a"}
+    rows: list[Row] = [same | {"file": "b", "line": line} for line in (1, 1, 2, 3, 3)]
+    rows += [same | {"file": "c", "line": 3}]
+    own = [EVENTS.field(name) for name in ("file", "node", "line")]
+    schema = pa.schema([*own, ("repeats", pa.string())])
     batch = pa.RecordBatch.from_pylist(rows, schema=schema)
     parts = [batch.slice(0, 1), batch.slice(1, 3), batch.slice(4)]
 
@@ -146,6 +172,7 @@ def test_repeated_lines_are_counted_by_file_and_original_whatever_the_batches_ar
     accounts = {name: FileAccount(name, counts=Counter(records=9, lines=9)) for name in "abc"}
     accounts["b"].counts["events"], accounts["c"].counts["events"] = 5, 5
     note_repeats(accounts, pa.concat_tables([sum_counts(counted.slice(n, 1)) for n in (0, 1)]))
+    find_copies(accounts.values())
 
     told = {name: one.to_row() for name, one in accounts.items()}
     assert [told[name]["duplicate_lines"] for name in "abc"] == [0, 3, 1]

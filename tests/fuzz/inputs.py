@@ -53,12 +53,15 @@ def random_tree(random: Random, most: int = 4) -> Tree:
 
 def compress(random: Random) -> Callable[[bytes], bytes]:
     """Choose how one stream of bytes is compressed."""
-    return random.choice((_gzipped, bz2.compress, lzma.compress, _in_members))
+    return random.choice((*STREAMS, _in_members))
 
 
 def _gzipped(data: bytes) -> bytes:
     """Compress without the time of now: a seed gives the same bytes at any time."""
     return gzip.compress(data, mtime=0)
+
+
+STREAMS: tuple[Callable[[bytes], bytes], ...] = (_gzipped, bz2.compress, lzma.compress)
 
 
 def _in_members(data: bytes) -> bytes:

@@ -5,20 +5,29 @@ A target draws everything from the Random that it is given, so that a seed gives
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gzip
 import io
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from forensics.errors import ForensicsError
+from forensics.events.packs import load_rule_set
 from forensics.events.rules import load_rules
 from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Decompressed
 from forensics.ingest.formats import sniff_format
 from forensics.lib.yaml_with_lines import FileText, rule_files
 from forensics.parsing.layouts import load_layouts
+from forensics.pipeline import finish_run
+from forensics.report.page import draw_report
+from forensics.sandbox import run_archives
+from forensics.settings import Settings
 from tests.fuzz import inputs
 from tests.fuzz.invariants import (
     assert_adds_up,
@@ -27,6 +36,8 @@ from tests.fuzz.invariants import (
 )
 from tests.ingest.sample_archives import tarred, write
 from tests.ingest.scans import Scanned, scan
+from tests.ingest.whole_runs import read
+from tests.ingest.written_logs import PLAIN
 
 Target = Callable[[Random, Path], None]
 
@@ -60,17 +71,16 @@ def archives_are_as_their_files(random: Random, folder: Path) -> None:
 
 def damaged_archives_are_read_or_named(random: Random, folder: Path) -> None:
     """A damaged archive ends in no exception, and its lines add up."""
-    packed = tarred(inputs.random_tree(random))
-    if random.random() < 0.6:
-        packed = inputs.compress(random)(packed)
-    _read(write(folder, {"logs": inputs.damage(random, packed)}))
+    broken = inputs.damage(random, inputs.pack(random, inputs.random_tree(random)))
+    _read(write(folder, {"logs": broken}))
 
 
 def damaged_streams_lose_nothing_in_silence(random: Random, folder: Path) -> None:
     """A compressed file that is damaged keeps its neighbours whole, and is named."""
     tree = dict(inputs.random_tree(random))
     name = random.choice(sorted(tree))
-    tree[name] = inputs.compress(random)(tree[name])
+    # In one piece: nobody sees that the last of several pieces is gone.
+    tree[name] = random.choice(inputs.STREAMS)(tree[name])
     plain = scan(write(folder / "plain", tree))
     tree[name] = random.choice((inputs.cut, inputs.flip))(random, tree[name])
 
@@ -106,6 +116,54 @@ def odd_lines_do_no_harm(random: Random, folder: Path) -> None:
     packed = _read(write(folder / "packed", {"logs": gzip.compress(tarred(tree), mtime=0)}))
     if plain is not None and packed is not None and not plain.problems and not packed.problems:
         assert_same(plain, packed)
+
+
+def any_order_gives_the_same(random: Random, folder: Path) -> None:
+    """Files and archives give the same in whatever order they are named."""
+    tree = inputs.random_tree(random)
+    paths = [write(folder / name[:1], {name: tree[name]}) for name in sorted(tree)]
+    assert_same(scan(*paths), scan(*reversed(paths)))
+
+
+def copies_count_once(random: Random, folder: Path) -> None:
+    """Parts of a file under other names, in other forms, add no event."""
+    source = random.choice(("broker-1/server.log", "broker-2/server.log"))
+    lines = inputs.SOURCES[source][-300:]
+    begin = next(at for at, line in enumerate(lines) if line.startswith(b"["))
+    lines = lines[begin:]
+    plain = {source: b"".join(lines)}
+    expected = read(write(folder / "plain/logs", plain))
+    copies = {}
+    for at in range(random.randint(1, 3)):
+        first = random.randrange(len(lines) - 1)
+        part = b"".join(lines[first : random.randint(first + 1, len(lines))])
+        change = random.choice((bytes, gzip.compress, lambda text: text.replace(b"\n", b"\r\n")))
+        copies[f"{random.choice(('old', 'broker-1', 'x/y'))}/copy-{at}"] = change(part)
+
+    found = read(write(folder / "copied/logs", plain | copies))
+
+    assert expected.facts() == found.facts()
+
+
+def saved_outputs_are_read_or_refused(random: Random, folder: Path) -> None:
+    """A damaged output folder is drawn, or refused by a sentence."""
+    out = folder / "out"
+    shutil.copytree(_saved_run(), out)
+    name = random.choice(sorted(path for path in out.rglob("*") if path.is_file()))
+    name.write_bytes(inputs.damage(random, name.read_bytes()))
+    says = _refusal(lambda: draw_report(out))
+    assert says is None or says.strip()
+
+
+@functools.cache
+def _saved_run() -> Path:
+    """Make a run of the plain tree, once; it goes with this process."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    logs, out = write(folder / "logs", PLAIN), folder / "out"
+    run = run_archives([str(logs)], out)
+    finish_run(run.files, run.past, load_rule_set(()), Settings((str(logs),), out), lambda _: None)
+    return out
 
 
 def streams_give_a_true_beginning(random: Random, folder: Path) -> None:
@@ -208,6 +266,9 @@ TARGETS: dict[str, Target] = {
         damaged_streams_lose_nothing_in_silence,
         wrappers_change_no_event,
         odd_lines_do_no_harm,
+        any_order_gives_the_same,
+        copies_count_once,
+        saved_outputs_are_read_or_refused,
         streams_give_a_true_beginning,
         rule_files_are_read_or_refused,
         layout_files_are_read_or_refused,

@@ -237,6 +237,37 @@ LINES: Mapping[str, Write] = {
     "victorialogs": each_line(
         lambda one, line: {"_time": one.iso, "_stream": '{pod="kafka-0"}', "_msg": line}
     ),
+    "fluent bit's file": lambda records: "".join(
+        f"kube.kafka: [{one.millis / 1000}, {compact({'log': line, 'stream': 'stdout'})}]\n"
+        for one in records
+        for line in one.text.split("\n")
+    ),
+    "fluent bit's events": lambda records: "".join(
+        compact([[one.millis / 1000, {}], {"log": line}]) + "\n"
+        for one in records
+        for line in one.text.split("\n")
+    ),
+    "rsyslog": each_line(
+        lambda one, line: {
+            "timestamp": one.iso,
+            "host": "b1",
+            "severity": "info",
+            "message": line if line[:1].isspace() else f" {line}",
+        }
+    ),
+    "dynatrace": each_line(
+        lambda one, line: {"timestamp": one.millis, "content": line, "loglevel": "INFO"}
+    ),
+    "names of one's own": each_line(
+        lambda one, line: {"when": one.iso, "data": {"zeile": line, "quelle": "kafka"}}
+    ),
+    "a byte order mark": lambda records: "\ufeff" + LINES["filebeat"](records),
+    "a sequence": lambda records: "".join(
+        "\x1e" + line + "\n" for line in LINES["filebeat"](records).splitlines()
+    ),
+    "two collectors": lambda records: (
+        LINES["fluent bit"](records[:60]) + LINES["filebeat"](records[60:])
+    ),
 }
 
 
@@ -392,6 +423,30 @@ PARTS: Mapping[str, Write] = {
     "log4j2, complete": lambda records: (
         "[\n" + ",\n".join(compact(log4j2(one)) for one in records) + "\n]\n"
     ),
+    "serilog": each_record(
+        lambda one: {"@t": one.iso, "@m": one.message, "@l": one.level, "SourceContext": one.logger}
+    ),
+    "dotnet": each_record(
+        lambda one: {
+            "Timestamp": one.iso,
+            "LogLevel": one.level,
+            "Category": one.logger,
+            "Message": one.message,
+            "State": {"Message": "none"},
+        }
+    ),
+    "names in objects": each_record(
+        lambda one: {
+            "timestamp": one.iso,
+            "level": {"name": one.level, "code": 1},
+            "logger": {"name": one.logger},
+            "message": one.message,
+        }
+    ),
+    "ecs in docker's": each_record(
+        lambda one: {"log": compact(ecs(one)) + "\n", "stream": "stdout", "time": one.iso}
+    ),
+    "ecs in splunk's": each_record(lambda one: {"result": {"_raw": compact(ecs(one))}}),
     "unknown": each_record(
         lambda one: {
             "eventTime": one.iso,
@@ -605,6 +660,44 @@ DOCUMENTS: Mapping[str, Write] = {
     "log analytics": lambda records: compact(azure_tables(records)),
     "google list": lambda records: pretty(google_list(records)),
     "grafana": lambda records: pretty(grafana(records)),
+    "splunk results": lambda records: pretty(
+        {
+            "messages": [{"type": "INFO", "text": "none"}],
+            "results": [{"_raw": one.text, "_time": one.iso} for one in reversed(records)],
+        }
+    ),
+    "splunk rows": lambda records: compact(
+        {"fields": ["_raw", "host"], "rows": [[one.text, "b1"] for one in records]}
+    ),
+    "elasticsearch sql": lambda records: compact(
+        {
+            "columns": [{"name": "message", "type": "text"}, {"name": "host", "type": "text"}],
+            "rows": [[one.text, "b1"] for one in records],
+        }
+    ),
+    "bulk": lambda records: "".join(
+        compact({"index": {"_index": "kafka"}}) + "\n" + compact({"message": one.text}) + "\n"
+        for one in records
+    ),
+    "batches of one": lambda records: "".join(firehose([one]) + "\n" for one in records),
+    "one behind the other": lambda records: "".join(
+        compact({"@timestamp": one.iso, "message": one.text}) for one in records
+    ),
+    "layout in loki": lambda records: compact(
+        {
+            "data": {
+                "result": [
+                    {
+                        "stream": {"pod": "kafka-0"},
+                        "values": [[one.nanos, compact(ecs(one))] for one in records],
+                    }
+                ]
+            }
+        }
+    ),
+    "after other text": lambda records: (
+        "===> Launching kafka ...\n" + "".join(jackson(log4j2(one)) + "\n" for one in records)
+    ),
     "log4j2, indented": lambda records: "".join(jackson(log4j2(one)) + "\n" for one in records),
     "log4j2, complete and indented": lambda records: (
         "[\n" + "\n, ".join(jackson(log4j2(one)) for one in records) + "\n]\n"
@@ -652,6 +745,18 @@ DOCUMENTS: Mapping[str, Write] = {
         ],
         lambda one: ["1", "y", "kafka-0", "INFO", one.text, one.iso],
         newest_first=False,
+    ),
+    "azure csv": lambda records: (
+        "\ufeff"
+        + as_csv(
+            ["TimeGenerated [UTC]", "PodName", "LogMessage"],
+            lambda one: [one.iso, "kafka-0", one.text],
+            newest_first=True,
+        )(records)
+    ),
+    "tabs": lambda records: (
+        "@timestamp\tmessage\n"
+        + "".join(f"{one.iso}\t{line}\n" for one in records for line in one.text.split("\n"))
     ),
     "csv in parts": as_csv(
         ["timestamp", "level", "logger", "message"],

@@ -395,6 +395,10 @@ def same_everywhere(text: bytes, part: SplitterOptions, points: list[int], block
             setattr(total, name, getattr(total, name) + getattr(account, name))
         for kind, count in account.layouts.items():
             total.layouts[kind] = total.layouts.get(kind, 0) + count
+        for origin, lines in account.origins.items():
+            sums = total.origins.setdefault(origin, {})
+            for name, count in lines.items():
+                sums[name] = sums.get(name, 0) + count
 
     assert found == whole
     assert total == expected

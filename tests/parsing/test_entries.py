@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from forensics.events.file_accounts import WriterCounter
+from forensics.events.writers import WriterCounter
 from forensics.ingest.record_splitter import Records, RecordSplitter
 from forensics.parsing.entries import (
     ENTRIES,

@@ -54,10 +54,13 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
         f"{QUOTES}: {one}\n\tat com.acme.Payments.send(Payments.java:7) {one}"
         for one in said
     ]
-    for name in ("client", f"token={secrets[0]}", f"token={secrets[1]}"):
+    names = ("client", f"token={secrets[0]}", f"token={secrets[1]}")
+    for hour, name in enumerate(names, 11):
         log = root / "logs" / "app-pay" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"{'' if name == 'client' else name}\n" + "\n".join(lines) + "\n", "utf-8")
+        # Each of another hour: a copy of a log is read once.
+        own = "\n".join(lines).replace("2026-11-18 11:", f"2026-11-18 {hour}:")
+        log.write_text(f"{'' if name == 'client' else name}\n{own}\n", "utf-8")
     archive = str(root / "logs")
     read = run_archives([archive], root / "out")
     settings = Settings((archive,), root / "out", command=("postmortem", f"--x=token={secrets[0]}"))

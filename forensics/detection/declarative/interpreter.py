@@ -114,8 +114,8 @@ def _spans(
     needed = [moment, *(["ended_at"] if has_end else [])]
     needed += ["node", "file", "line", "telling"] if is_event else []
     for row in context.each(table, build_filter(where), list(dict.fromkeys([*needed, *columns]))):
-        # What a starting controller replays is history.
-        if is_event and not context.is_live(row):
+        # What a starting controller replays is history; of what has no time nobody knows.
+        if is_event and (row["ts"] is None or not context.is_live(row)):
             continue
         begin = row.get("at") if is_event else row[moment]
         if begin is not None:

@@ -60,7 +60,8 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     reason, line = death_reasons(context).get((absence.broker, absence.begin), ("", None))
     stated = absence.kind == "controlled" or fenced or says_unclean or line is not None
     ended = END_WORDS.get(reason)
-    way = f"{absence.kind} by {reason}" if reason and not ended else absence.kind
+    is_reason = reason and not ended and absence.kind == "crash"
+    way = f"crash by {reason}" if is_reason else absence.kind
     others = [*rows_of(ends_of_absence(context, absence)), *disk_lines_of_absence(context, absence)]
     whole_at = in_sync_again(context, absence)
     in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])

@@ -19,6 +19,7 @@ from forensics.detection.shared.setting_risks import (
 )
 from forensics.detection.shared.topic_settings import SETTING_KINDS, named_setting
 from forensics.lib.node_ids import broker_id, broker_ids
+from forensics.lib.whole_numbers import whole_number
 from forensics.run_output.findings import Finding
 
 NAME = "config-risk"
@@ -175,12 +176,16 @@ def _unplanned(context: DetectionContext, row: Row) -> bool:
     )
 
 
+def _is_number(row: Row) -> bool:
+    return whole_number(row["value"]) is not None
+
+
 def _find_short_timeouts(  # noqa: PLR0913, PLR0917
     context: DetectionContext, settings: list[Row], setting: str, name: str, least: float,
     above: float = 0,
 ) -> Iterator[SettingRisk]:  # fmt: skip
     """Find a time-out below a default of Kafka's."""
-    rows = [row for row in settings if row["setting"] == setting and (row["value"] or "").isdigit()]
+    rows = [row for row in settings if row["setting"] == setting and _is_number(row)]
     below = [row for row in rows if above * 1000 <= int(row["value"]) < least * 1000]
     brokers = broker_ids(row["node"] for row in below)
     paused = sorted({absence.broker for absence in context.absences
@@ -194,7 +199,7 @@ def _find_short_timeouts(  # noqa: PLR0913, PLR0917
 def _find_long_waits(settings: list[Row]) -> SettingRisk:
     """Find brokers whose fetches may wait for as long as a follower may lag."""
     own = [row for row in settings
-           if row["setting"] in (_LAG, _FETCH) and (row["value"] or "").isdigit()]  # fmt: skip
+           if row["setting"] in (_LAG, _FETCH) and _is_number(row)]  # fmt: skip
     lags = {row["node"]: row for row in own if row["setting"] == _LAG}
     waits = [row for row in own if row["setting"] == _FETCH and row["node"] in lags
              and int(row["value"]) >= int(lags[row["node"]]["value"])]  # fmt: skip

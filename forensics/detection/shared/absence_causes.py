@@ -12,6 +12,7 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
+from forensics.lib.whole_numbers import whole_number
 
 # broker.session.timeout.ms, if no log names it
 _DEFAULT_SESSION_S = 9.0
@@ -185,7 +186,7 @@ def session_timeout(context: DetectionContext) -> float:
     """Return how long a broker's session lasts, in seconds."""
     named = pc.field("setting") == "broker.session.timeout.ms"
     rows = context.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])
-    values = {int(row["value"]) for row in rows if row["value"] and row["value"].isdigit()} - {0}
+    values = {value for row in rows if (value := whole_number(row["value"]))}
     return min(values) / 1000 if values else _DEFAULT_SESSION_S
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.lib.whole_numbers import whole_number
 
 _COLUMNS = ("ts", "node", "file", "line", "offset", "text", "rule", "setting", "value")
 # Programs that make clients again and again write their settings each time.
@@ -37,8 +38,9 @@ class ClientStart:
 
     def number(self, setting: str) -> int | None:
         """Return a setting that is a number."""
-        value = self.values.get(setting, "")
-        return int(value) if value.lstrip("-").isdigit() else None
+        text = self.values.get(setting, "")
+        value = whole_number(text.removeprefix("-"))
+        return -value if value is not None and text.startswith("-") else value
 
 
 @once_per_run

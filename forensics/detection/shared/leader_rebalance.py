@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, once_per_run
+from forensics.lib.whole_numbers import whole_number
 
 _ENABLED, _INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 
@@ -33,5 +34,5 @@ def rebalances_itself(context: DetectionContext) -> bool | None:
 
 def rebalance_interval(context: DetectionContext) -> int:
     """Return how often it looks, in seconds: as logged, or Kafka's default."""
-    values = [row["value"] or "" for row in rebalance_settings(context)[_INTERVAL]]
-    return max((int(value) for value in values if value.isdigit()), default=300)
+    values = (whole_number(row["value"]) for row in rebalance_settings(context)[_INTERVAL])
+    return max((value for value in values if value is not None), default=300)

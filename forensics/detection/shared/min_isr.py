@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
 from forensics.detection.shared.topic_settings import SETTING_KINDS, named_setting
+from forensics.lib.whole_numbers import whole_number
 
 SETTING = "min.insync.replicas"
 REFUSALS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 # NotEnoughReplicasException names the minimum.
 _WANTED = re.compile(r"min\.isr requirement of (\d{1,4})")
 _KIND = pc.field("kind")
-_DIGITS = 5
+_MOST = 9_999
 # Lines that name the minimum: settings of brokers and topics, and refusals of leaders.
 MIN_ISR_EVENTS = pc.field("ts").is_valid() & (
     ((_KIND == "setting_seen") & (pc.field("setting") == SETTING)) | _KIND.isin(SETTING_KINDS)
@@ -77,7 +78,7 @@ def find_min_isr(events: Iterable[Mapping[str, Any]]) -> MinIsr:
 
 def _value(row: Mapping[str, Any]) -> int | None:
     if row["kind"] == "setting_seen":
-        return int(row["value"]) if (row["value"] or "").isdigit() else None
+        return whole_number(row["value"], _MOST)
     match = _WANTED.search(row["detail"] or "") if row["kind"] == "append_failed" else None
     value = match[1] if match else named_setting(row, SETTING)
-    return int(value) if value and value.isdigit() and len(value) < _DIGITS else None
+    return whole_number(value, _MOST)

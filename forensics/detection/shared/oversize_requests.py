@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from forensics.detection.context import (
 )
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
+from forensics.lib.whole_numbers import whole_number
 
 REQUEST_LIMIT = "socket.request.max.bytes"
 # The exception by which a broker refuses the size of a request.
@@ -85,9 +86,13 @@ def parse_sizes(details: Sequence[str]) -> tuple[int | None, int | None]:
     for text in details:
         match = next((hit for pattern in _SIZES if (hit := pattern.search(text))), None)
         if match is not None:
-            sizes.append(int(match["size"]))
-            allowed += [int(match["most"])] if "most" in match.re.groupindex else []
-    return max(sizes, default=None), max(allowed, default=None)
+            sizes.append(whole_number(match["size"]))
+            allowed.append(whole_number(match["most"]) if "most" in match.re.groupindex else None)
+    return _largest(sizes), _largest(allowed)
+
+
+def _largest(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
 
 
 def is_request_size(size: int) -> bool:

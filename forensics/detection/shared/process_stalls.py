@@ -25,6 +25,8 @@ _SILENCE = "silence"
 # Of a silence, the share that a collection must have to be its length.
 _MOST = 0.8
 # Of more stalls than these the longest are kept.
+# No process stands still for longer than a year; a number beyond that is none.
+_LONGEST_SECONDS = 366 * 86_400
 _MAX_STALLS = 5000
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "duration_ms", "value")
 _IN_MILLISECONDS = ("gc_pause", "safepoint_pause", "allocation_stalled")
@@ -66,11 +68,15 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         for one in context.absences
         if one.kind == "isolated"
     ]
+    # Lines of a file in which nobody can tell the nodes apart are of no process.
     every = [
         stall
         for stall in every
-        if stall.source != _SILENCE
-        or not any(n == stall.node and stall.begin < e and b < stall.end for n, b, e in cut)
+        if stall.node
+        and (
+            stall.source != _SILENCE
+            or not any(n == stall.node and stall.begin < e and b < stall.end for n, b, e in cut)
+        )
     ]
     found: list[ProcessStall] = []
     reach = 0
@@ -117,9 +123,10 @@ def _length(row: Row) -> int:
     if row["duration_ms"] is not None:
         return int(row["duration_ms"]) * MILLISECOND
     try:
-        return round(float((row["value"] or "0").replace(",", ".")) * SECOND)
+        seconds = float((row["value"] or "0").replace(",", "."))
     except ValueError:
         return 0
+    return round(seconds * SECOND) if 0 <= seconds <= _LONGEST_SECONDS else 0
 
 
 def _late_zookeeper_clients(

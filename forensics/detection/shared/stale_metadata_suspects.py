@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, in_topics
@@ -104,7 +105,7 @@ def _read_related_lines(context: DetectionContext, episodes: Sequence[Episode]) 
     nodes = sorted({episode.node for episode in episodes})
     kind, node = pc.field("kind"), pc.field("node")
     where = kind.isin(_TOPIC_KINDS) & in_topics(topics)
-    where |= kind.isin(_CLIENT_KINDS) & node.isin(nodes)
+    where |= kind.isin(_CLIENT_KINDS) & node.isin(pa.array(nodes, pa.string()))
     related = _RelatedLines(has_broker_logs=context.visibility.missing_logs(BROKERS) is None)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
         if row["kind"] in _CLIENT_KINDS:

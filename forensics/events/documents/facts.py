@@ -12,7 +12,7 @@ from forensics.lib.time_units import MILLISECOND, SECOND
 
 Row = dict[str, Any]
 # So much of a document that is read as a whole is looked at.
-MAX_WHOLE_BYTES = 16 << 20
+MAX_WHOLE_BYTES = 8 << 20
 # A time without a year is kept in this one, a leap year before Kafka, until the year is known.
 YEARLESS = 1972
 

@@ -26,21 +26,29 @@ class Format:
 
     name: str
     read: Reader
+    # whether only so much of it is looked at as fits into memory
+    is_tree: bool = False
     is_host_log: bool = False
 
 
+# Resources of Kubernetes, whose keys may stand in any order.
+_YAML = (
+    rb"\s*(?:(?:#[^\n]*|---[ \t]*)\n)*"
+    rb"(?:apiVersion|(?:items|kind)(?=[^\0]*\bapiVersion:)): ?[\w./]*\s*\n(?:[ \w-])"
+)
+_JSON = rb'\s*\{\s*"(?:apiVersion|(?:kind|items|metadata)(?=[^\0]*"apiVersion":))":'
 # What df, top, free, ps, netstat, ss, kubectl, iostat and vmstat print first.
 _COMMANDS = (
     rb"Filesystem\s|top - \d|\s+total\s+used\s+free|\s*(?:UID|USER|PID)\s+\S|Proto\s+Recv|"
     rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
 )
+_OF_TREES = (kubernetes.read_resources, docker.read_inspection)
 # What begins so is never a log.
 _BEGINNINGS = tuple(
-    (re.compile(pattern), Format(name, reader))
+    (re.compile(pattern), Format(name, reader, is_tree=reader in _OF_TREES))
     for pattern, name, reader in (
-        (rb"\s*(?:(?:#[^\n]*|---[ \t]*)\n)*(?:apiVersion|items|kind): ?[\w./]*\s*\n(?:[ \w-])",
-         "kubernetes yaml", kubernetes.read_resources),
-        (rb'\s*\{\s*"(?:apiVersion|kind|items)":', "kubernetes json", kubernetes.read_resources),
+        (_YAML, "kubernetes yaml", kubernetes.read_resources),
+        (_JSON, "kubernetes json", kubernetes.read_resources),
         (rb"Name:\s+\S+\s*\nNamespace:\s+\S+", "kubectl describe", kubernetes.read_description),
         (rb"(?:NAMESPACE\s+)?LAST SEEN\s+(?:FIRST SEEN\s+COUNT\s+NAME|TYPE\s+REASON)",
          "kubernetes events", kubernetes.read_event_list),

@@ -37,6 +37,7 @@ _ECHO = 5 * SECOND
 _TRAILING = 10 * SECOND
 # Lines that come behind others of the same process.
 _ENDING = frozenset({"process_started", "process_stopped", "process_failed"})
+_LEAVING = frozenset({"process_stopping", "process_stopped", "process_failed"})
 
 Row = dict[str, Any]
 Roles = Mapping[str, str | None]
@@ -161,7 +162,7 @@ def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) 
     return Lanes(
         brokers,
         controllers.terms,
-        frozenset(own_logs),
+        frozenset(broker for broker, node in own_logs.items() if coverage.logs_of(node)),
         terms,
         processes,
         controllers.void,
@@ -180,11 +181,10 @@ def _select_news(
     writers = _find_writers(rows)
     for row in rows:
         row["at"] = clocks.event_time(row)
+        writer = writers.get((row["file"], row["line"])) if row["node"] is None else None
+        if writer is not None:
+            row["node"] = broker_node(writer)
         row["node_broker"] = _broker_id(row["node"], roles)
-        if row["node_broker"] is not None:
-            place = row["file"], row["line"]
-            row["is_shared"] = place in writers
-            row["node_broker"] = writers.get(place, row["node_broker"])
         if void.include(row, row["at"]):
             continue
         if row["telling"] is not None:
@@ -200,27 +200,40 @@ def _select_news(
     return news
 
 
-def _find_writers(rows: Iterable[Row]) -> dict[tuple[str, int], int | None]:
-    """Tell the writers of lines on a process's life in files that several brokers write to.
+def _find_writers(rows: Sequence[Row]) -> dict[tuple[str, int], int]:
+    """Tell whose life lines tell of that name nobody, in files that several brokers write to.
 
-    Lines without an id belong to the next one that has it, those of an end to the one before.
+    What begins a start or a stop belongs to the broker that is named next. Where two processes
+    start or stop at once, and of what ends it, nobody can tell.
     """
-    files: dict[str, list[Row]] = defaultdict(list)
+    shared = {row["file"] for row in rows if row["node"] is None}
+    by_life: dict[tuple[str, bool], list[Row]] = defaultdict(list)
     for row in rows:
-        if row["kind"] in broker_states.OWN_KINDS:
-            files[row["file"]].append(row)
-    found: dict[tuple[str, int], int | None] = {}
-    for lines in files.values():
-        if len({row["broker"] for row in lines} - {None}) < 2:
-            continue
-        lines.sort(key=lambda row: row["line"])
-        for step, kinds in ((1, _ENDING), (-1, broker_states.OWN_KINDS - _ENDING)):
-            writer = None
-            for row in lines[::step]:
-                writer = writer if row["broker"] is None else row["broker"]
-                if row["kind"] in kinds:
-                    found[row["file"], row["line"]] = writer
+        if row["kind"] in broker_states.OWN_KINDS and row["file"] in shared:
+            by_life[row["file"], row["kind"] in _LEAVING].append(row)
+    found: dict[tuple[str, int], int] = {}
+    for lines in by_life.values():
+        waiting: list[Row] = []
+        busy: set[int] = set()
+        for row in sorted(lines, key=lambda row: row["line"]):
+            broker = _named_broker(row)
+            if broker is None:
+                waiting += [row] if row["kind"] not in _ENDING else []
+            else:
+                rules = [one["rule"] for one in waiting]
+                if not busy and len(set(rules)) == len(rules):
+                    found |= {(one["file"], one["line"]): broker for one in waiting}
+                waiting = []
+                found[row["file"], row["line"]] = broker
+                busy.add(broker)
+                if row["kind"] in _ENDING:
+                    busy.discard(broker)
     return found
+
+
+def _named_broker(row: Row) -> int | None:
+    named: int | None = broker_id(row["node"]) if row["node"] else row["broker"]
+    return named
 
 
 def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[str, Sequence[Span]]:
@@ -243,21 +256,18 @@ def _read_last_lines(
 ) -> dict[tuple[str, int], Row]:
     """Find the last line each process wrote before it was started again, in one streaming read."""
     last_lines: dict[tuple[str, int], Row] = {}
-    starts_of: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
+    starts_of: dict[str, list[int]] = defaultdict(list)
     for row in starts:
-        # Of a file that several write to, only lines that name the broker are its own.
-        named = row["node_broker"] if row.get("is_shared") else None
-        starts_of[row["node"]].append((row["ts"], named))
-    columns = ["node", "ts", "file", "line", "text", "rule", "broker"]
+        if row["node"] is not None:
+            starts_of[row["node"]].append(row["ts"])
+    columns = ["node", "ts", "file", "line", "text", "rule"]
     wanted = pc.field("node").isin(list(starts_of))
-    for batch in read_batches(events, columns, wanted) if starts else ():
+    for batch in read_batches(events, columns, wanted) if starts_of else ():
         times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
             own = pc.equal(batch["node"], node)
-            for start, named in starts_of[node]:
+            for start in starts_of[node]:
                 before = pc.and_(own, pc.less(times, start))
-                if named is not None:
-                    before = pc.and_(before, pc.equal(batch["broker"], named))
                 last = pc.max(times.filter(before)).as_py()
                 best = last_lines.get((node, start))
                 if last is None or (best and best["ts"] > last):

@@ -33,6 +33,7 @@ from forensics.history.nodes.controller_terms import (
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
+from forensics.lib.whole_numbers import whole_number
 
 _QUORUM_KINDS = ("raft_transition", "raft_vote", "raft_election_timed_out")
 _LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
@@ -233,5 +234,5 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
 def _read_fetch_timeout(events: Path) -> int:
     rows = read_events(events, ["setting_seen"], [*SIGHTING, "setting", "value"])
     named = (row["value"] for row in rows if row["setting"] == _FETCH_TIMEOUT)
-    values = {int(value) for value in named if value and value.isdigit()} - {0}
+    values = {value for text in named if (value := whole_number(text))}
     return min(values) * MILLISECOND if values else 2 * SECOND

@@ -23,6 +23,7 @@ from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_event
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MILLISECOND, SECOND
+from forensics.lib.whole_numbers import whole_number
 
 # What a process logs of connections and requests to others that came to nothing.
 WAIT_KINDS = ("zookeeper_disconnected", "peer_request_lost", "peer_timed_out", "heartbeat_failed")
@@ -165,8 +166,8 @@ class _Sessions:
                 self._default = 0
                 if length:
                     self._timeouts[node] = length * MILLISECOND
-            elif row["setting"] in _TIMEOUT_SETTINGS and (row["value"] or "").isdigit():
-                self._timeouts.setdefault(node, int(row["value"]) * MILLISECOND)
+            elif row["setting"] in _TIMEOUT_SETTINGS and (named := whole_number(row["value"])):
+                self._timeouts.setdefault(node, named * MILLISECOND)
 
     def last_heard(self, departure: _Departure) -> tuple[int, int] | None:
         """Return between which moments a broker was heard for the last time.

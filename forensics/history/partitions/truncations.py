@@ -45,7 +45,8 @@ def find_truncations(
     """Yield one row of CUTS for each log of a partition that was truncated to follow another.
 
     `rows` are its events of TRUNCATION_KINDS, `observations` are in the order of time, `epochs` its
-    rows of LEADERSHIP, `absences` those of its brokers.
+    rows of LEADERSHIP, `absences` those of its brokers. A line is of no replica where several
+    brokers wrote to a file and nothing tells which of them wrote it.
     """
     lines = sorted(
         (
@@ -54,7 +55,7 @@ def find_truncations(
                 row["cut_to"], row["log_end"], row["high_watermark"],
             )
             for row in rows
-            if row["kind"] in TRUNCATION_KINDS and row["ts"] is not None
+            if row["kind"] in TRUNCATION_KINDS and row["ts"] is not None and row["node"] is not None
         ),
         key=lambda line: (line.at, line.node, line.line, line.kind),
     )  # fmt: skip

@@ -71,7 +71,7 @@ globalThis.copying = (() => {
   const line = (cells) => `| ${cells.join(" | ")} |`;
   const table = (one) => {
     const head = [...one.tHead.rows[0].cells].map(cell);
-    const rows = [...one.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.hidden);
+    const rows = [...one.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.hidden && !row.classList.contains("proof"));
     const lines = rows.map((row) => {
       const cells = [...row.cells].map(cell);
       if (row.cells[0].classList.contains("part")) cells[0] = `**${cells[0]}**`;

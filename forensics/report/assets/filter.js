@@ -101,8 +101,16 @@ globalThis.filter = (() => {
     return token.values.some((value) => have.includes(value));
   };
 
+  const unknownLevels = (tokens) =>
+    tokens.flatMap((token) => (token.name === "level" ? token.values.filter((one) => !LEVELS.includes(one)) : []));
+
   const apply = (text) => {
     const tokens = parse(text);
+    const unknown = unknownLevels(tokens);
+    if (unknown.length) {
+      says.textContent = `unknown level: ${unknown.join(", ")}; there are ${LEVELS.join(", ")}`;
+      return null;
+    }
     if (!tokens.length) {
       for (const element of document.querySelectorAll("[data-hidden]")) element.removeAttribute("data-hidden");
       globalThis.partitions?.show(null);
@@ -127,6 +135,7 @@ globalThis.filter = (() => {
     }
     globalThis.partitions?.show(rows);
     tell(counts);
+    if (![...counts.values()].some(([found]) => found)) says.textContent = `no match for ${text}`;
     return counts;
   };
   const tell = (counts) => {
@@ -148,6 +157,7 @@ globalThis.filter = (() => {
     waits = requestAnimationFrame(() => apply(field.value));
   });
   field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") index?.find(({ element }) => element && !element.hasAttribute("data-hidden"))?.element.scrollIntoView();
     if (event.key !== "Escape") return;
     field.value = "";
     apply("");

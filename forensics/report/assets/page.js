@@ -31,6 +31,9 @@ globalThis.addresses = (() => {
     }
     const fold = target?.querySelector(":scope > details.fold");
     if (fold) fold.open = true;
+    // Who comes to a card from the summary wants to know what to do.
+    const doing = target?.classList.contains("card") && target.querySelector("details.doing");
+    if (doing) doing.open = true;
     target?.closest("[data-hidden]")?.removeAttribute("data-hidden");
     return target;
   };

@@ -50,7 +50,7 @@ globalThis.quotes = (() => {
       if (!chip.open || !chip.classList.contains("chip")) return;
       if (chip.dataset.quote && globalThis.unpacking.isWhole) complete(chip);
       if (chip.querySelector(".command") || matchMedia("print").matches) return;
-      const of = chip.closest(".card")?.id ?? chip.closest("tr")?.querySelector("a")?.hash.slice(1);
+      const of = chip.closest(".card")?.id ?? chip.closest("tr")?.previousElementSibling?.querySelector("a")?.hash.slice(1);
       const lines = commands(chip.querySelector("summary").textContent.trim(), of);
       const block = document.createElement("pre");
       block.className = "command";

@@ -21,6 +21,10 @@ IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", "#543a91")
 BELOW = theme.WORSE
 MAX_NAMES, MAX_ROWS = 30, 100
 Legend = list[tuple[str, str]]
+LEADER_WORDS = {
+    -1: "no leader", -2: "leader not known", time_bins.SEVERAL: "several leaders within this cell",
+    time_bins.MANY: "many partitions",
+}  # fmt: skip
 
 
 def encode_array(values: Ints) -> dict[str, Any]:
@@ -42,8 +46,9 @@ def encode_array(values: Ints) -> dict[str, Any]:
 
 def draw_leaders(sheet: Sheet, row: int, grid: Grid) -> None:
     """Draw who leads each group of partitions."""
-    hover = "leader at the end: %{z} (-1 none, -2 not known, -3 several, -4 many partitions)"
-    sheet.add_trace(_trace(grid, grid.leaders, leader_colours(grid), hover), row)
+    colours = leader_colours(grid)
+    words = {code: LEADER_WORDS.get(code, f"led by broker {code}") for code in colours}
+    sheet.add_trace(_trace(grid, grid.leaders, colours, words), row)
     sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, MAX_NAMES))
 
 
@@ -70,8 +75,8 @@ def leader_colours(grid: Grid) -> dict[int, str]:
 def draw_missing(sheet: Sheet, row: int, grid: Grid) -> None:
     """Draw how many replicas were out of sync."""
     colours = {int(code): _missing_colour(code) for code in np.unique(grid.missing)}
-    hover = "replicas missing at worst: %{z} (10 and more: under min.insync, 20: not known)"
-    sheet.add_trace(_trace(grid, grid.missing, colours, hover), row)
+    words = {code: _missing_words(code) for code in colours}
+    sheet.add_trace(_trace(grid, grid.missing, colours, words), row)
     sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, MAX_NAMES))
 
 
@@ -87,6 +92,14 @@ def missing_legend(grid: Grid) -> Legend:
     return list(legend.items())
 
 
+def _missing_words(code: int) -> str:
+    if code == NOT_KNOWN:
+        return "in-sync replicas not known"
+    missing = code % BELOW_MIN_ISR
+    text = f"{count(missing, 'replica')} missing at worst" if missing else "all replicas in sync"
+    return f"{text}, under min.insync.replicas" if code >= BELOW_MIN_ISR else text
+
+
 def _missing_colour(code: int) -> str:
     if code == NOT_KNOWN:
         return BLANK
@@ -95,7 +108,7 @@ def _missing_colour(code: int) -> str:
     return MISSING[min(code, 3) - 1] if code else IN_SYNC
 
 
-def _trace(grid: Grid, cells: Ints, colours: dict[int, str], hover: str) -> Figure:
+def _trace(grid: Grid, cells: Ints, colours: dict[int, str], words: dict[int, str]) -> Figure:
     codes = sorted(colours)
     low, high = codes[0] - 0.5, codes[-1] + 0.5
     scale: list[list[float | str]] = []
@@ -108,8 +121,10 @@ def _trace(grid: Grid, cells: Ints, colours: dict[int, str], hover: str) -> Figu
         "type": "heatmap", "x": grid.edges.tolist(), "y": plotly_sheet.escape_names(grid.names),
         "z": encode_array(cells), "zmin": low, "zmax": high, "colorscale": scale,
         "showscale": False, "xgap": 0, "ygap": 1 if len(grid.names) <= MAX_NAMES else 0,
-        "zsmooth": False, "meta": {"links": list(grid.links)},
-        "hovertemplate": f"%{{y}}<br>%{{x}}<br>{hover}<extra></extra>",
+        "zsmooth": False,
+        # A script puts the words of each code into the cells; codes tell nobody anything.
+        "meta": {"links": list(grid.links), "words": {str(code): words[code] for code in words}},
+        "hovertemplate": "%{y}<br>%{x}<br>%{text}<extra></extra>",
     }  # fmt: skip
 
 

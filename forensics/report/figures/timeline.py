@@ -24,11 +24,13 @@ from forensics.report.time_bins import Ints, Volume
 
 # In pixels: the range slider itself, and the margin below it, to which Plotly adds the slider, the
 # words of the axis above it and the title below it.
-SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 30, 105
+SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 24, 76
+# Room above the rows for the axis: a time, and the day below it.
+TOP_AXIS = 62
 # Of the height: Plotly takes a lower row for none.
 MIN_DOMAIN = 0.0003
 # Many brokers get less room each: what they went through is seen all the same.
-WIDE_LANE, NARROW_LANE, MANY_LANES = 24, 14, 12
+WIDE_LANE, NARROW_LANE, MANY_LANES = 20, 13, 12
 MAX_SILENCES = 40
 # Sizes in pixels of an SVG as wide as the text; the browser makes it fit.
 SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
@@ -38,34 +40,50 @@ MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
 def draw_timeline(data: TimelineData) -> Figure:
     """Draw flags, lanes of nodes, leaders, replication debt, client errors and log volume."""
     rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = []
+    for title, lane in lane_rows(data):
+        names = len({interval.name for interval in lane})
+        height = (WIDE_LANE if names <= MANY_LANES else NARROW_LANE) * names + 6
+        draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane, view=data.view)
+        rows.append((title, height, draw_lanes))
     if data.findings:
-        height = 12 + 22 * (1 + max(plotly_sheet.flag_rows(data)))
+        height = 12 + 26 * (1 + max(plotly_sheet.flag_rows(data)))
         draw_flags = partial(plotly_sheet.draw_flags, data=data)
         rows.append(("Findings, numbered as below", height, draw_flags))
-    lanes = (("Active controller", data.controller), ("Brokers", data.brokers),
-             ("Clients", data.clients))  # fmt: skip
-    for title, lane in lanes:
-        if lane:
-            names = len({interval.name for interval in lane})
-            height = (WIDE_LANE if names <= MANY_LANES else NARROW_LANE) * names + 6
-            draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane, view=data.view)
-            rows.append((title, height, draw_lanes))
     if data.grid is not None:
         title = "Leaders of partitions, worst first; click a cell for all of them"
-        height = min(220, 14 * len(data.grid.names) + 10)
+        height = min(100 if data.partitions else 150, 14 * len(data.grid.names) + 10)
         rows.append((title, height, partial(_draw_leaders, grid=data.grid)))
     if _has_debt(data):
-        rows.append(("Partitions in debt", 100, partial(_draw_debt, data=data)))
+        rows.append(("Unhealthy partitions", 56, partial(_draw_debt, data=data)))
     if data.volume is not None:
         if data.volume.errors:
             draw_errors = partial(_draw_errors, volume=data.volume)
-            rows.append(("Client errors per second", 90, draw_errors))
-        title = "Facts read from the logs per second; hatched: a node without logs"
-        draw_volume = partial(_draw_volume, volume=data.volume, silences=data.silences)
-        rows.append((title, 70, draw_volume))
-    sheet = plotly_sheet.draw_rows(rows, data.view)
+            rows.append(("Client errors per second", 50, draw_errors))
+        if data.silences:
+            title = "Log events per second; hatched: a node without logs"
+            draw_volume = partial(_draw_volume, volume=data.volume, silences=data.silences)
+            rows.append((title, 40, draw_volume))
+    sheet = plotly_sheet.draw_rows(rows, data.view, axis_on_top=True)
     slider = add_range_slider(sheet, data.volume) if data.volume is not None and rows else {}
     return sheet.build(data.findings, data.holes, **slider)
+
+
+def lane_rows(data: TimelineData) -> Iterator[tuple[str, Sequence[LaneInterval]]]:
+    """Yield the rows of lanes that have something to show, in their order."""
+    lanes = (("Brokers", data.brokers), ("Partitions that were unavailable", data.partitions),
+             ("Clients", data.clients), ("Active controller", data.controller))  # fmt: skip
+    yield from ((title, lane) for title, lane in lanes if lane)
+
+
+def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
+    """Return colour, colour of the hatching and words of each state that the lanes show."""
+    shown_states = {lane.state for _, lanes in lane_rows(data) for lane in lanes}
+    legend = []
+    for state, (fill, pattern) in theme.STATE.items():
+        if state in shown_states and fill:
+            lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", state))
+            legend.append((fill, lines, words))
+    return legend
 
 
 def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
@@ -83,7 +101,7 @@ def _has_debt(data: TimelineData) -> bool:
 
 def _draw_leaders(sheet: Sheet, row: int, grid: time_bins.Grid) -> None:
     partition_heatmap.draw_leaders(sheet, row, grid)
-    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 16))
+    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 8))
 
 
 def _draw_debt(sheet: Sheet, row: int, data: TimelineData) -> None:
@@ -193,13 +211,14 @@ def add_range_slider(sheet: Sheet, volume: Volume) -> Figure:
     # Plotly puts the title where the slider ends, and leaves no room for the foot of its letters.
     below = axis | {
         "anchor": f"y{row}", "matches": "x", "showspikes": False, "rangeslider": slider,
+        "side": "bottom", "showticklabels": False, "ticks": "",
         "title": axis["title"] | {"standoff": 0, "font": {"size": 11}},
     }  # fmt: skip
     above = {key: value for key, value in axis.items() if key != "title"}
     return {
-        "xaxis": above | {"showticklabels": False}, "xaxis2": below,
-        "height": sheet.height + plotly_sheet.HEAD_HEIGHT + SLIDER_MARGIN + SLIDER_FOOT,
-        "margin": {"l": 8, "r": 12, "t": plotly_sheet.HEAD_HEIGHT, "b": SLIDER_MARGIN},
+        "xaxis": above, "xaxis2": below,
+        "height": sheet.height + TOP_AXIS + SLIDER_MARGIN + SLIDER_FOOT,
+        "margin": {"l": 8, "r": 12, "t": TOP_AXIS, "b": SLIDER_MARGIN},
     }  # fmt: skip
 
 
@@ -225,13 +244,16 @@ class _Canvas:
                               height=f"{height:.1f}", fill=fill))  # fmt: skip
         return width
 
-    def hatch(self, start: float, end: float, y: float, height: int) -> None:
+    def hatch(
+        self, start: float, end: float, y: float, height: int, colour: str = theme.HATCH
+    ) -> None:
         """Draw slanted lines over a span of time."""
         left, right = round(self.x(start)), round(self.x(end)) - height
         bottom = round(y) + height
         lines = "".join(f"M{x} {bottom}l{height} -{height}" for x in range(left, right, 6))
         if lines:
-            self.parts.append(tag("path", d=lines, stroke=theme.HATCH, fill="none"))
+            wide = None if colour == theme.HATCH else "2.5"
+            self.parts.append(tag("path", d=lines, stroke=colour, fill="none", stroke_width=wide))
 
     def text(self, text: str, x: float, y: float, side: str = "start", class_: str = "") -> None:
         """Write a few words."""
@@ -246,12 +268,12 @@ class _Canvas:
 def draw_static_timeline(data: TimelineData) -> Markup:
     """Draw the rows of figure 1 without Plotly."""
     canvas = _Canvas(data.view)
+    _svg_axis(canvas)
     for title, draw in _svg_rows(data):
         canvas.text(title, SVG_LEFT, canvas.y + 12)
         canvas.y += TITLE
         draw(canvas)
         canvas.y += GAP
-    _svg_axis(canvas)
     return tag(
         "svg", _svg_bands(canvas, data), join(canvas.parts), class_="still", role="img",
         viewBox=f"0 0 {SVG_WIDTH} {round(canvas.y)}", aria_label="Timeline of the incident",
@@ -259,30 +281,26 @@ def draw_static_timeline(data: TimelineData) -> Markup:
 
 
 def _svg_rows(data: TimelineData) -> Iterator[tuple[str, Callable[[_Canvas], None]]]:
+    for title, lanes in lane_rows(data):
+        yield title, partial(_svg_lanes, lanes=lanes)
     if data.findings:
         yield "Findings, numbered as below", partial(_svg_flags, data=data)
-    if data.controller:
-        yield "Active controller", partial(_svg_lanes, lanes=data.controller)
-    if data.brokers:
-        yield "Brokers", partial(_svg_lanes, lanes=data.brokers)
     if data.grid is not None:
         yield "Leaders of partitions, worst first", partial(_svg_leaders, grid=data.grid)
     if _has_debt(data):
-        yield "Partitions in debt", partial(_svg_debt, data=data)
+        yield "Unhealthy partitions", partial(_svg_debt, data=data)
     if data.volume is not None and data.volume.errors:
         yield "Client errors", partial(_svg_errors, volume=data.volume)
 
 
 def _svg_bands(canvas: _Canvas, data: TimelineData) -> Markup:
     """Shade the times of findings, behind all else."""
-    findings = [one for one in data.findings if one.is_incident and one.start_ms is not None]
     bands = []
-    for finding in findings[:MAX_SVG_BANDS]:
-        left, right = map(canvas.x, finding_span(finding, canvas.view))
+    for span in plotly_sheet.incident_bands(data.findings, canvas.view[1])[:MAX_SVG_BANDS]:
+        left, right = map(canvas.x, span)
         bands.append(tag(
             "rect", x=f"{left}", y=0, width=f"{max(right - left, 0.5):.1f}",
-            height=round(canvas.y - 24), fill=theme.LEVEL.get(finding.severity, theme.HATCH),
-            opacity="0.07",
+            height=round(canvas.y), fill=theme.LEVEL["critical"], opacity="0.08",
         ))  # fmt: skip
     return tag("g", *bands)
 
@@ -306,9 +324,12 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
     height = 18 if len(names) <= MANY_LANES else 12
     for row, name in enumerate(names):
         canvas.label(shorten_name(name), canvas.y + row * height + height - 5)
-    for lane in lanes:
+    for lane in sorted(lanes, key=lambda one: one.state in theme.OVERLAYS):
         y = canvas.y + names.index(lane.name) * height
         fill, pattern = theme.STATE.get(lane.state, ("", ""))
+        if lane.state in theme.OVERLAYS:
+            canvas.hatch(lane.start, lane.end, y, height - 2, theme.OVERLAYS[lane.state][0])
+            continue
         fill = fill or (theme.HATCH if lane.broker is None else theme.broker_colour(lane.broker))
         width = canvas.box(lane.start, lane.end, y, height - 2, fill)
         if width and pattern:
@@ -339,7 +360,7 @@ def _svg_leaders(canvas: _Canvas, grid: time_bins.Grid) -> None:
 
 def _svg_debt(canvas: _Canvas, data: TimelineData) -> None:
     height = 60
-    highest = max(level for points in data.debt.values() for _, level in points)
+    highest = max(1, *(level for points in data.debt.values() for _, level in points))
     for name in reversed(theme.DEBT):
         points = data.debt.get(name, ())
         for (start, level), (end, _) in zip(points, points[1:], strict=False):
@@ -371,7 +392,5 @@ def _svg_axis(canvas: _Canvas) -> None:
         moment = start + (end - start) * tick // 5
         side = {0: "start", 5: "end"}.get(tick, "middle")
         canvas.text(time_text(moment)[11:], canvas.x(moment), canvas.y + 10, side)
-    canvas.y += 26
-    title = f"time, {current_zone().label} ({time_text(start)[:10]})"
-    canvas.text(title, SVG_LEFT, canvas.y)
-    canvas.y += 8
+    canvas.label(f"{time_text(start)[:10]}, {current_zone().label}", canvas.y + 10)
+    canvas.y += 18

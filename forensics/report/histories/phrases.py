@@ -139,11 +139,11 @@ def _led_by(leaders: Sequence[Step]) -> str:
     ids = (step.facts["leader"] for step in leaders)
     names = ["?" if leader is None else "none" if leader == -1 else str(leader) for leader in ids]
     in_turn = [name for name, _ in groupby(names)]
-    if len(in_turn) == 1 and in_turn[0].isdigit():
+    if len(in_turn) == 1 and in_turn[0].isdecimal():
         return f"led by broker {in_turn[0]} throughout"
     if len(in_turn) <= MAX_LEADERS_LISTED:
         return f"led by {', '.join(in_turn)}"
-    brokers = sorted({int(name) for name in in_turn if name.isdigit()})
+    brokers = sorted({int(name) for name in in_turn if name.isdecimal()})
     changes = count(len(in_turn) - 1, "change")
     return f"led by brokers {format_ranges(brokers)} in {changes} of leader"
 

@@ -18,7 +18,7 @@ from forensics.report.data_loss import sum_losses
 from forensics.report.html import Child, Markup, command_block, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-TITLE = "What we could not see"
+TITLE = "Not in the logs"
 MAX_ROWS, MAX_REASONS = 30, 3
 TABLES = ("events", "leadership", "isr", "lanes", "clocks", "files")
 # What may be wrong with a file, how that is seen, and what to say of it.
@@ -50,14 +50,14 @@ def _detectors(run: RunOutput) -> Markup | None:
     lines: list[list[Child]] = [
         [
             detector_label(str(row.get("detector"))),
-            "failed" if row.get("status") == "failed" else "not evaluable",
+            "failed" if row.get("status") == "failed" else "could not run",
             "; ".join(map(str, row.get("reasons") or ())) or "no reason given",
             str(row.get("about") or "").strip(),
         ]
         for row in rows
     ]
-    head = ("Looked for", "Answer", "Why", "What it would have told")
-    text = f"{count(len(rows), 'kind')} of trouble could not be looked for:"
+    head = ("Check", "Answer", "Why", "What it would have found")
+    text = f"{count(len(rows), 'check')} could not run:"
     return join([tag("p", text), table(head, lines, caption="Detectors without an answer")])
 
 
@@ -116,12 +116,12 @@ def _facts(run: RunOutput) -> Iterator[Child]:
             "where the old leader's log ended."
         )
     if unknown := run.count_rows("leadership", ds.field("leader").is_null()):
-        yield f"Who led during {count(unknown, 'leader epoch')}: known to exist, stated by no line."
+        yield f"The leader of {count(unknown, 'epoch')} is not in the logs."
     lines, unparsed = count_lines(run)
     if unparsed:
         yield (
-            f"What {count(unparsed, 'line')} say ({percent(unparsed, lines)} of all): they are in "
-            "no known layout. kafka-forensics rules coverage ARCHIVE names their shapes."
+            f"{percent(unparsed, lines)} of the input ({count(unparsed, 'line')}) is in no log "
+            "format we know; kafka-forensics rules coverage ARCHIVE shows their shapes."
         )
     missing = [name for name in TABLES if not run.tables.has(name)]
     if missing:

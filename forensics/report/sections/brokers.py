@@ -36,14 +36,18 @@ def render(run: RunOutput) -> Markup:
     """Show every broker, those first that were away unplanned."""
     brokers = read_lifecycles(run)
     if not brokers:
-        return tag("p", "No broker's life could be read from the logs.")
+        return tag("p", "The logs say nothing of the states of brokers.")
     levels = _count_levels(run)
     left = brokers[MAX_BLOCKS:]
     names = join_names([broker.name for broker in left], 20)
     rest = note_left_out(len(left), "broker", f"And {{}} with less to tell: {names}.")
     blocks = [_block(run, broker, levels) for broker in brokers[:MAX_BLOCKS]]
     drawing = broker_absences.render(run, brokers)
-    return join([tag("p", _summary(brokers)), drawing, *blocks, rest], "\n")
+    if drawing:
+        drawing = tag(
+            "details", tag("summary", "How often and how long brokers were away"), drawing
+        )
+    return join([tag("p", _summary(brokers)), *blocks, rest, drawing], "\n")
 
 
 def _summary(brokers: list[BrokerLifecycle]) -> str:
@@ -76,13 +80,20 @@ def _block(run: RunOutput, broker: BrokerLifecycle, levels: dict[str, Counter[st
         "article",
         tag("h3", tag("a", broker.name.capitalize(), href=f"#{name}")),
         _strip(run, broker),
-        tag("p", _sentence(broker), " ", facts, " ", _findings(run, broker)),
-        _absences(run, broker),
+        tag("p", _sentence(broker), " ", _findings(run, broker)),
+        _fold_absences(run, broker, facts),
         id=name,
         class_="broker",
         data_kind="broker",
         data_broker=broker.broker,
     )
+
+
+def _fold_absences(run: RunOutput, broker: BrokerLifecycle, facts: str) -> Markup | None:
+    inside = [one for one in (_absences(run, broker), tag("p", facts) if facts else None) if one]
+    if not inside:
+        return None
+    return tag("details", tag("summary", "Each absence, and its log levels"), *inside)
 
 
 def _sentence(broker: BrokerLifecycle) -> str:

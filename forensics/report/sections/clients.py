@@ -22,7 +22,7 @@ from forensics.report.html import (
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Clients"
-HEAD = ("Client", "Verdict", "Move behind it", "Errors", "Lasted", "From", "Topics", "Finding")
+HEAD = ("Client", "Verdict", "Cause", "Errors", "Lasted", "From", "Topics", "Finding")
 OTHER_HEAD = ("Client", "What", "Level", "From", "Finding")
 TOP_HEAD = ("Client", "Errors", "Episodes", "Longest")
 MAX_ROWS, MAX_TOP = 300, 10
@@ -46,18 +46,26 @@ def render(run: RunOutput) -> Markup:
     unexplained = [finding for finding in stale if finding.measures.get("cause") in NO_CAUSE]
     explained = [finding for finding in stale if finding.measures.get("cause") not in NO_CAUSE]
     drawing = client_episodes.render(run)
-    # The caption of the figure tells of the episodes.
-    text = _logs(run) if drawing else f"{_summary(stale)} {_logs(run)}"
+    text = f"{_summary(stale)} {_logs(run)}"
     return join(
         [
             tag("p", text),
             _top_clients(stale),
-            drawing,
-            _episodes("Episodes of stale metadata", explained) if explained else None,
+            _fold("Each episode of stale metadata", drawing, explained),
             _unexplained(unexplained),
             _others(others),
         ]
     )
+
+
+def _fold(title: str, drawing: Markup | None, explained: Sequence[SavedFinding]) -> Markup | None:
+    """Fold what routine moves of leaders explain, unless a client stayed stale."""
+    inside = join([drawing, _episodes("Episodes of stale metadata", explained)
+                   if explained else None])  # fmt: skip
+    if not inside:
+        return None
+    is_open = any(finding.is_incident for finding in explained)
+    return tag("details", tag("summary", title), inside, open=is_open)
 
 
 def _logs(run: RunOutput) -> str:
@@ -158,7 +166,7 @@ def _episode(finding: SavedFinding) -> TableRow:
 def _unexplained(findings: Sequence[SavedFinding]) -> Markup | None:
     if not findings:
         return None
-    head = tag("h3", "Suspicious: errors with no move behind them")
+    head = tag("h3", "Suspicious: errors that no change of leaders explains")
     return join([head, tag("p", SUSPECTS), _episodes("Suspicious episodes", findings)])
 
 
@@ -180,4 +188,4 @@ def _others(findings: Sequence[SavedFinding]) -> Markup | None:
     )
     listing = table(_with_zone(OTHER_HEAD), rows, caption="Other findings that name clients")
     rest = note_left_out(len(findings) - MAX_ROWS, "finding")
-    return join([tag("h3", "What else clients met"), listing, rest])
+    return join([tag("h3", "Other findings about clients"), listing, rest])

@@ -20,6 +20,8 @@ MAX_ROWS, MAX_OPEN_ROWS, MAX_NODES = 400, 12, 12
 HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Understood",
         "Damaged", "Clock", "Layout", "Kafka")  # fmt: skip
 Silence = tuple[int, int, str]
+# The role of files that are no logs.
+_DOCUMENT = "document"
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,17 @@ class NodeLog:
 
 def render(run: RunOutput) -> Markup:
     """Show one row for each node and kind of log."""
-    logs = _group_files(run.files)
-    if not logs:
+    logs, documents = _group_files(run.files), _group_documents(run.files)
+    if not logs and not documents:
         return tag("p", "No table of input files was saved: nothing can be said about coverage.")
     filled = [log for log in logs if log.total("lines")]
     return join(
         [
             tag("p", _summary(run, logs), " ", _empty_logs(logs)),
+            *(tag("p", line, class_="warning") for line in _unplaced(run)),
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
             log_coverage.render(run),
-            _listing(run, filled) if filled else None,
+            _listing(run, [*filled, *documents]) if filled or documents else None,
             container_table.render(run),
         ]
     )
@@ -80,9 +83,21 @@ def _empty_logs(logs: list[NodeLog]) -> str:
     return f"{empty} empty: {join_names(names, 6)}." if names else ""
 
 
+def _group_documents(files: list[Row]) -> list[NodeLog]:
+    """Take together what is no log: one row for each format."""
+    formats: dict[str, list[Row]] = {}
+    for row in files:
+        if row["role"] == _DOCUMENT:
+            formats.setdefault(str(row["layout"]), []).append(row)
+    return [
+        NodeLog("no log", count(len(formats[name]), "file"), tuple(formats[name]))
+        for name in sorted(formats)
+    ]
+
+
 def _group_files(files: list[Row]) -> list[NodeLog]:
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in files:
+    for row in (row for row in files if row["role"] != _DOCUMENT):
         key = row["node"] or "node not known", _log_kind(row["file"] or "")
         groups.setdefault(key, []).append(row)
     ordered = sorted(groups, key=lambda key: (natural_key(key[0]), key[1]))
@@ -136,10 +151,22 @@ def _summary(run: RunOutput, logs: list[NodeLog]) -> str:
     start, end = map(time_text, run.window or (None, None))
     during = f", {start} to {end} {current_zone().label}" if run.window else ""
     return (
-        f"{count(len(run.files), 'file')} of {count(nodes, 'node')}, "
+        f"{count(len({row['file'] for row in run.files}), 'file')} of {count(nodes, 'node')}, "
         f"{count(lines, 'line')}{during}, {percent(lines - unparsed, lines)} understood; "
         f"{count(damaged, 'file') if damaged else 'no file'} damaged."
     )
+
+
+def _unplaced(run: RunOutput) -> list[str]:
+    """Name the files in which several nodes wrote lines that nobody can tell apart."""
+    shared = {row["file"] for row in run.files if row["node"]}
+    lost = [row for row in run.files if not row["node"] and row["file"] in shared]
+    return [
+        f"Several nodes wrote {row['file']}, and nothing tells which of them wrote "
+        f"{count(row['lines'], 'line')} of it: they prove nothing of a single one."
+        for row in sorted(lost, key=lambda row: str(row["file"]))[:MAX_NODES]
+        if row["lines"]
+    ]
 
 
 def _silences(run: RunOutput, logs: list[NodeLog]) -> list[str]:
@@ -186,4 +213,4 @@ def _describe_silence(group: list[Silence]) -> str:
     first, last = time_text(start), time_text(end)
     last = last[11:] if last[:10] == first[:10] else last
     between = f"between {first} and {last} {current_zone().label}"
-    return f"We cannot speak for {nodes} {between} ({duration(end - start)})."
+    return f"No logs from {nodes} {between} ({duration(end - start)})."

@@ -30,7 +30,7 @@ from forensics.report.html import (
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding, short_time
 
-TITLE = "Data-loss ledger"
+TITLE = "Data loss"
 LOG_DIR = '"$LOG_DIR"'
 SET = "Set LOG_DIR to the broker's log.dirs."
 HINT = (
@@ -41,11 +41,11 @@ FIRST_SEGMENT = "00000000000000000000.log"
 MAX_ROWS, MAX_COMMANDS = 1000, 5
 HEAD = ("Partition", "Last safe leader", "Unclean leader", "HW, LEO before", "Cut",
         "Removed offsets", "Records lost", "Acknowledged", "Written, {}", "Finding")  # fmt: skip
-CUT_HEAD = ("Partition", "New leader", "Cut on", "Removed offsets", "Records", "Below the HW",
+CUT_HEAD = ("Partition", "New leader", "Truncated on", "Removed offsets", "Records", "Below the HW",
             "Written, {}", "Finding")  # fmt: skip
 NUMBERS = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
 CLEAN = (
-    "A replica that comes back drops what the leader of meanwhile never had. Those records may "
+    "A returning replica truncates what the new leader never had. Those records may "
     "have been acknowledged to producers with acks=1 or 0."
 )
 SAFE = "None lay below the high watermark, so none was acknowledged to a producer with acks=all."
@@ -221,9 +221,14 @@ def _clean(run: RunOutput) -> Markup | None:
     text += f" {SAFE}" if all(row.below_high_watermark == 0 for _, row in rows) else ""
     return join(
         [
-            tag("h3", "Cut after a clean change of leader"),
+            tag("h3", "Truncated after a clean failover"),
             tag("p", text),
-            _table(CUT_HEAD, lines, "Partitions that were cut after a clean change of leader"),
+            _table(
+                CUT_HEAD,
+                lines,
+                "Partitions that were truncated after a clean failover",
+                class_="wide",
+            ),
             note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
         ]
     )
@@ -260,4 +265,5 @@ def _check(run: RunOutput, rows: Sequence[PartitionLoss]) -> Markup:
         ]
     rest = note_left_out(len(rows) - MAX_COMMANDS, "partition", "The other {} likewise.")
     hint = f"{SET} {HINT}" if any(LOG_DIR in line for line in lines) else HINT
-    return join([tag("h3", "How to check"), tag("p", hint), command_block(lines), rest])
+    summary = tag("summary", "How to check on the brokers")
+    return tag("details", summary, tag("p", hint), command_block(lines), rest)

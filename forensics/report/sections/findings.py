@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from forensics.lib.text_format import count, detector_label, join_names, time_text
+from forensics.lib.text_format import count, detector_label, join_names, pluralize, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report.evidence_html import QuoteContext, render_quote
+from forensics.report.evidence_html import QuoteContext, mark_line, render_quote
 from forensics.report.finding_text import (
     count_statuses,
     describe_status,
@@ -24,10 +24,10 @@ from forensics.report.html import (
     join,
     note_left_out,
     render_prose,
-    render_strip,
     table,
     tag,
 )
+from forensics.report.routine import merge_routine
 from forensics.report.size_budget import fit_quotes
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -39,6 +39,8 @@ MAX_QUOTED_CHARS = 300_000
 MAX_NAMES, MAX_VALUES = 12, 8
 # So many findings of one detector stand open; the others are folded.
 MAX_OPEN = 3
+# Lines of evidence that stand on a card as text.
+MAX_DECISIVE = 3
 Numbered = tuple[int, SavedFinding]
 
 
@@ -69,9 +71,11 @@ def _count_levels(findings: Sequence[SavedFinding], pattern: str) -> str:
 def _fold_title(run: RunOutput, folded: Sequence[Numbered]) -> str:
     """Say what is not shown open: never nothing."""
     accepted = len(run.document.get("suppressed") or ())
-    levels = _count_levels([finding for _, finding in folded], "{0} {1}")
-    levels += ", " if levels else ""
-    return f"And {len(folded) + accepted} more below the fold: {levels}suppressed {accepted}"
+    levels = list(dict.fromkeys(finding.severity for _, finding in folded))
+    words = " and ".join(levels)
+    parts = [f"{len(folded)} {words} {pluralize('finding', len(folded))}"] if folded else []
+    parts += [f"{accepted} accepted"] if accepted else []
+    return f"Show {', '.join(parts)}" if parts else "No other findings, none accepted"
 
 
 class _Cards:
@@ -105,7 +109,13 @@ class _Cards:
         cards = [self._card(*pair) for pair in numbered]
         accepted = map(_accepted, self._run.document.get("suppressed") or ())
         summary = tag("summary", _fold_title(self._run, numbered))
-        return tag("details", summary, *cards, *accepted, class_="below")
+        merged = merge_routine(self._run, (finding for _, finding in numbered))
+        lines = [
+            tag("li", one.text, ": ", join(map(_number_link(numbered), one.findings), ", "))
+            for one in merged
+        ]
+        overview = tag("ul", *lines) if len(lines) < len(cards) else None
+        return tag("details", summary, overview, *cards, *accepted, class_="below")
 
     def _card(self, number: int, finding: SavedFinding) -> Markup:
         badge = tag("span", finding.severity, class_="badge")
@@ -114,12 +124,9 @@ class _Cards:
             "article",
             tag("h3", badge, " ", finding_link(finding.id, title)),
             self._when(finding),
-            _scope(finding),
             render_prose(finding.explanation),
-            _reasons(finding),
-            _measures(finding.measures),
-            render_actions(finding.actions),
-            self._evidence(finding),
+            _decisive(finding),
+            tag("div", _doing(finding), self._evidence(finding), _more(finding), class_="folds"),
             id=anchor(finding.id),
             class_=f"card level-{anchor(finding.severity)}",
             data_kind="finding",
@@ -130,8 +137,8 @@ class _Cards:
         return tag(
             "div",
             tag("p", code(finding.id), " ", detector_label(finding.detector), ". ",
-                finding_period(self._run, finding), f". State: {status}." if status else "."),
-            render_strip(self._run, [(finding.start_ms, finding.end_ms)]),
+                finding_period(self._run, finding), ". Confidence: ", finding.confidence,
+                f". State: {status}." if status else "."),
             class_="when",
         )  # fmt: skip
 
@@ -148,8 +155,7 @@ class _Cards:
         # The archive is the reader's to name: where it lies now, nothing on this page knows.
         command = code(f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE")
         around = tag("p", "With the lines around them, from the archive itself: ", command)
-        is_open = finding.is_incident
-        return tag("details", summary, *quotes, rest, around, class_="evidence", open=is_open)
+        return tag("details", summary, *quotes, rest, around, class_="evidence")
 
 
 def _accepted(row: Mapping[str, object]) -> Markup:
@@ -170,6 +176,40 @@ def _describe_rest(numbered: Sequence[Numbered]) -> str:
     return f"{len(findings):,} more of {name}: {counts}{during}"
 
 
+def _number_link(numbered: Sequence[Numbered]) -> Callable[[SavedFinding], Markup]:
+    numbers = {finding.id: number for number, finding in numbered}
+    return lambda finding: finding_link(finding.id, str(numbers[finding.id]))
+
+
+def _decisive(finding: SavedFinding) -> Markup | None:
+    """Quote the lines that decide it, one of each kind first, with what they say marked."""
+    first = list({line.rule or line.text: line for line in reversed(finding.evidence)}.values())
+    chosen = sorted(first, key=finding.evidence.index)[:MAX_DECISIVE]
+    rest = [line for line in finding.evidence if line not in chosen]
+    chosen += rest[: MAX_DECISIVE - len(chosen)]
+    setting = finding.measures.get("setting")
+    lines = [
+        tag("li", mark_line(line, setting if isinstance(setting, str) else ""))
+        for line in sorted(chosen, key=finding.evidence.index)
+        if line.text
+    ]
+    return tag("ul", *lines, class_="decisive") if lines else None
+
+
+def _doing(finding: SavedFinding) -> Markup | None:
+    if not finding.actions:
+        return None
+    summary = tag("summary", f"What to do: {count(len(finding.actions), 'step')}")
+    return tag("details", summary, render_actions(finding.actions), class_="doing")
+
+
+def _more(finding: SavedFinding) -> Markup:
+    """Fold what it is about, why it fired, what was measured, and what could be wrong."""
+    summary = tag("summary", "Why it fired, scope, doubts")
+    inside = (_scope(finding), _reasons(finding), _measures(finding.measures))
+    return tag("details", summary, *inside, class_="reasons-fold")
+
+
 def _reasons(finding: SavedFinding) -> Markup:
     """Say why it fired, how sure it is and why, and what would make it wrong."""
     sure = f"{finding.confidence}: {finding.reason}" if finding.reason else finding.confidence
@@ -177,7 +217,7 @@ def _reasons(finding: SavedFinding) -> Markup:
     pairs: tuple[tuple[str, Child], ...] = (
         ("Confidence", sure),
         ("Why it fired", finding.why),
-        ("What would make it wrong", doubts if finding.doubts else ""),
+        ("Could be wrong if", doubts if finding.doubts else ""),
     )
     rows = (tag("div", tag("dt", name), tag("dd", text)) for name, text in pairs if text)
     return tag("dl", *rows, class_="reasons")

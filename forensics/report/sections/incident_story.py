@@ -12,13 +12,13 @@ from forensics.report.html import Child, Markup, anchor, join, scroll_box, tag
 from forensics.report.incident_story import GROUPS, StoryRow, build_story
 from forensics.run_output.reader import RunOutput
 
-TITLE = "What happened"
+TITLE = "Causes"
 HINT = (
-    "“Cause” stands where Kafka must react so, the order of times is certain and nothing else "
-    "could have done it; “Led to by” where it fits, but something of that is open."
+    "“Cause”: Kafka must react so, the order of times is certain, and nothing else could have done "
+    "it. “Led to by”: it fits, but something of that is open."
 )
 CAPTION = "What happened, by part of the incident and time"
-HEAD = ("What", "Broker, partition or client", "Visible as", "Evidence")
+HEAD = ("What", "Visible as")
 MAX_RIVALS = 10
 
 
@@ -26,9 +26,7 @@ def render(run: RunOutput) -> Markup:
     """Show the rows, grouped from the trigger to the recovery."""
     rows, more = build_story(run)
     if not rows:
-        return tag(
-            "p", "Nothing of level medium or higher was found, so there is no story to tell."
-        )
+        return tag("p", "No incident in this window.")
     context = QuoteContext(run, [proof for row in rows for proof in row.proofs])
     heads = (tag("th", name, scope="col") for name in (f"Time, {current_zone().label}", *HEAD))
     bodies = (_group(run, group, rows, context) for group in GROUPS)
@@ -54,7 +52,7 @@ def _group(
     members = [row for row in rows if row.group == group]
     if not members:
         return None
-    head = tag("tr", tag("th", GROUPS[group], scope="rowgroup", colspan=5, class_="part"))
+    head = tag("tr", tag("th", GROUPS[group], scope="rowgroup", colspan=3, class_="part"))
     return tag("tbody", head, *_rows(run, members, context))
 
 
@@ -66,23 +64,30 @@ def _rows(run: RunOutput, rows: Sequence[StoryRow], context: QuoteContext) -> It
         below = rows[index + 1] if index + 1 < len(rows) else None
         classes += ["unsure-start"] if below and below.order_doubt else []
         when = time_text(row.at, exact=True)
-        doubt = tag("small", row.order_doubt, class_="doubt") if row.order_doubt else None
-        moment = join([when if has_days else when[11:], doubt])
+        moment = when if has_days else when[11:]
         what = _what(row, is_again=(row.text, row.subject) in seen)
         seen.add((row.text, row.subject))
-        quotes = join(render_quote(proof, context) for proof in row.proofs) or "none kept"
         yield tag(
             "tr",
             tag("th", moment, scope="row", class_="when-cell"),
-            *(tag("td", cell) for cell in (what, row.subject or "-", _visible(run, row), quotes)),
+            tag("td", what),
+            tag("td", _visible(run, row)),
             class_=" ".join(classes) or None,
         )
+        if row.proofs:
+            # A row of its own: a line that is opened has the whole width.
+            quotes = join(render_quote(proof, context) for proof in row.proofs)
+            yield tag("tr", tag("td"), tag("td", quotes, colspan=2), class_="proof")
 
 
 def _what(row: StoryRow, *, is_again: bool) -> Markup:
     text = f"Again: {row.text}" if is_again else row.text
     title = tag("a", text, href=f"#{anchor(row.finding)}") if row.finding else text
-    return join([title, *(tag("small", cause, class_="why") for cause in row.causes)])
+    causes = list(row.causes)
+    if row.subject and row.subject.lower() not in text.lower():
+        causes.insert(0, f"On {row.subject}.")
+    doubt = tag("small", row.order_doubt, class_="doubt") if row.order_doubt else None
+    return join([title, *(tag("small", cause, class_="why") for cause in causes), doubt])
 
 
 def _visible(run: RunOutput, row: StoryRow) -> Child:
@@ -96,7 +101,7 @@ def _visible(run: RunOutput, row: StoryRow) -> Child:
         parts.append(tag("span", f"client error of {join_names(list(finding.clients))}"))
     if row.group != "recovery" and (metric := find_alert(row.detector)):
         parts.append(tag("small", f"metric: {metric}"))
-    return join(parts, " ") if parts else "nothing"
+    return join(parts, " ")
 
 
 def _rivals(run: RunOutput) -> Markup | None:

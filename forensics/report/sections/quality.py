@@ -6,7 +6,7 @@ from forensics.lib.text_format import count
 from forensics.report.html import Child, Markup, anchor, code, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-TITLE = "Data quality"
+TITLE = "Checks"
 # Rows of the table, and findings named for one check; findings.json and tables/checks have all.
 MOST, NAMED = 200, 20
 COLUMNS = (

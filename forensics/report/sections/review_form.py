@@ -10,7 +10,7 @@ from forensics.lib.yaml_with_lines import load_yaml
 from forensics.report.html import Child, Markup, join, table, tag
 from forensics.run_output.reader import RunOutput
 
-TITLE = "For the review"
+TITLE = "Review"
 NOTES = "notes.yaml"
 PARTS = {
     "summary": "In our own words",

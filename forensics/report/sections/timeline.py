@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set as AbstractSet
 
+import pyarrow.dataset as ds
+
 from forensics.history.nodes.broker_states import AWAY_STATES
 from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
@@ -17,11 +19,12 @@ from forensics.report.lane_intervals import (
     merge_short_intervals,
     read_lanes,
 )
+from forensics.report.partition_lanes import read_partition_lanes
 from forensics.run_output.reader import RunOutput
 
 TITLE = "Timeline"
 TROUBLED_STATES = frozenset({"stale", "disconnected"})
-MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 12, 100
+MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 6, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 
@@ -35,7 +38,7 @@ def render(run: RunOutput) -> Markup:
     states = _states(brokers)
     if not drawing["data"]:
         return join([tag("p", _caption(data)), states])
-    legend = render_legend(timeline.timeline_legend(data))
+    legend = render_legend(timeline.timeline_legend(data), timeline.state_legend(data))
     still = timeline.draw_static_timeline(data)
     return figure("figure-timeline", drawing, _caption(data), legend, states, still=still)
 
@@ -54,15 +57,36 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
     return plotly_sheet.TimelineData(
         view=view,
         findings=run.findings[:MAX_FINDINGS],
-        controller=merge_short_intervals(controllers, MAX_CONTROLLER_BARS, window),
-        brokers=merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
+        controller=merge_short_intervals(controllers, MAX_CONTROLLER_BARS, window)
+        if len({lane.broker for lane in controllers} - {None}) > 1
+        else (),
+        brokers=[
+            *merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
+            *_brackets(run, {lane.name for lane in worst_brokers}),
+        ],
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
+        partitions=read_partition_lanes(run, groups, view),
         holes=time_bins.find_holes(run),
         silences=time_bins.find_silences(run),
         volume=volume if volume.facts.any() else None,
         grid=groups.grid if groups else None,
     )
+
+
+def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
+    """Return between which moments brokers crashed: no line of their own says when."""
+    columns = ("node", "broker", "state", "started_after", "started_before")
+    if not {"started_after", "started_before"} <= set(run.tables.column_names("lanes")):
+        return []
+    is_crash = (ds.field("role") == "broker") & (ds.field("state") == "crashed")
+    found = []
+    for row in run.rows("lanes", columns, is_crash):
+        start, end = row["started_after"], row["started_before"]
+        name = f"broker {row['broker']}"
+        if row["broker"] is not None and name in names and start is not None and end is not None:
+            found.append(LaneInterval(name, row["broker"], "vanished", start, end))
+    return found[:MAX_CONTROLLER_BARS]
 
 
 def _worst(
@@ -92,14 +116,13 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
         f"{count(errors, 'client error')}",
     ]
     start, end = map(time_text, data.view)
-    return (
-        f"{'; '.join(parts)}. Shown: {start} to {end} {current_zone().label}. Hatched: not known."
-    )
+    end = end[11:] if start[:10] == end[:10] else end
+    return f"{'; '.join(parts)}. Shown: {start} to {end} {current_zone().label}; the strip has all."
 
 
 def _states(brokers: list[LaneInterval]) -> Markup | None:
     if not brokers:
-        return tag("p", "No broker's life could be read from the logs.")
+        return tag("p", "The logs say nothing of the states of brokers.")
     rows = [
         [lane.name, lane.state, *map(time_text, (lane.start, lane.end)),
          duration(lane.end - lane.start)]

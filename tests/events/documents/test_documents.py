@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forensics.detection.verdict import is_damaged
+from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import recognise
 from tests.bundles import CRASH_REPORT, OOM_KILLED, pod_yaml, resources
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
@@ -230,6 +233,9 @@ def test_a_document_is_recognised_and_states_its_facts(name: str, tmp_path: Path
         (b"NAME                READY   REASON\nmy-cluster          True\n", "command output"),
         (b"log4j.rootLogger=INFO, stdout\nlog4j.logger.kafka=INFO\n", "configuration"),
         (b"[Unit]\nDescription=Kafka\n[Service]\nUser=kafka\n", "configuration"),
+        (b'{"items": [{"log": "Dear diary"}]}\n', None),
+        (b"items:\n- apiVersion: v1\n  kind: Pod\n", "kubernetes yaml"),
+        (b'{"kind": "List", "apiVersion": "v1"}\n', "kubernetes json"),
         (b"Dear diary,\nnothing happened.\n", None),
         (b"11:38:25 nothing=happened\n11:38:26 nothing=new\n", None),
         (b"\n\n\n", None),
@@ -241,6 +247,42 @@ def test_what_is_no_log_is_named_and_what_may_be_one_is_not(
     found = recognise(text, headless=True)
 
     assert layout == (found.name if found else None)
+
+
+def test_of_a_huge_document_the_beginning_is_read_and_that_is_said(tmp_path: Path) -> None:
+    more = f"# {'filler' * 5000}\n" * (MAX_WHOLE_BYTES // 30_000 + 2)
+    scanned = read(tmp_path, POD + more)
+    account = scanned.files["saved"].to_row()
+
+    assert "only its first 8 MB were looked at" == account["damaged"]
+    assert not is_damaged(account["damaged"])
+    assert (POD + more).count("\n") == account["lines"]
+    assert "process_ended" in {row["kind"] for row in scanned.events}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: Pod\nx: " + "[" * 200_000,
+        "apiVersion: v1\nkind: Pod\na: &a [x, x]\nb: " + "[*a, " * 50_000,
+        "apiVersion: v1\nkind: Pod\n" + "x: &x\n" * 50_000,
+        '[{"Id": "0123456789abcdef", "Created": ' + '{"a":' * 100_000,
+        "Nov 18 11:38:25 k kernel: " + "oom-kill:constraint=A," * 100_000 + "\n",
+        "Dumping 0.log\nLog starting offset: 0\n"
+        '| offset: 1 payload: {"type":"X"}\n' + "| offset: 1 " * 100_000,
+        "Topic: a\tPartition: " + "\t " * 100_000,
+        "Name: a\nNamespace: b\n" + "  " * 200_000 + "Reason: x",
+        "LAST SEEN   TYPE      REASON\n" + "a " * 200_000,
+        "{" * 100_000,
+    ],
+    ids=range(10),
+)
+def test_what_is_made_to_hurt_takes_no_time(text: str, tmp_path: Path) -> None:
+    begun = time.process_time()
+    account = read(tmp_path, text).files["saved"].to_row()
+
+    assert time.process_time() - begun < 5
+    assert account["lines"] == sum(account[kind] for kind in KINDS_OF_LINES)
 
 
 def test_sixteen_resources_are_sixteen_rows_and_no_warning(tmp_path: Path) -> None:
@@ -288,7 +330,7 @@ def test_a_time_without_a_year_lies_where_the_logs_do(near: str, year: int, tmp_
     assert year == event["ts"].year
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from([text for _, text, _ in DOCUMENTS.values()]),
     st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=6)), max_size=4),

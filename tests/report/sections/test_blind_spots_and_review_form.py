@@ -39,7 +39,7 @@ def test_a_detector_without_an_answer_is_named_with_its_reason(
     ]})  # fmt: skip
     html = blind_spots.render(load_run(unclean))
 
-    assert "2 kinds of trouble could not be looked for:" in html
+    assert "2 checks could not run:" in html
     assert "there is no clients' log in the archive" in html
     assert "it failed: KeyError: 'x'" in html
     assert "ISR storm: nothing found, but not seen: broker-2 was silent." in html

@@ -33,7 +33,7 @@ def test_episodes_stand_worst_first_and_those_without_a_move_apart(unclean: Path
 
     assert "4 episodes of stale metadata: 1 stuck, 1 sustained, 2 transient; half" in html
     assert order == sorted(order)
-    assert order[2] < html.index("Suspicious: errors with no move behind them") < order[3]
+    assert order[2] < html.index("Suspicious: errors that no change of leaders explains") < order[3]
     assert "the addresses that brokers advertise" in html.replace("\n", " ")
 
 

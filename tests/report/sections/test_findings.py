@@ -117,7 +117,7 @@ def test_the_last_row_is_never_nothing(unclean: Path) -> None:
             "reason": "a planned move", "until": "2030-01-31"}  # fmt: skip
     html = draw(unclean, finding("F-1", "x", "info"), finding("F-2", "x", "low"), suppressed=[gone])
 
-    assert "And 3 more below the fold: low 1, info 1, suppressed 1" in html
+    assert "Show 2 low and info findings, 1 accepted" in html
     assert "a storm: accepted until 2030-01-31, a planned move" in html
     assert 'id="F-9"' in html
-    assert "And 0 more below the fold: suppressed 0" in draw(unclean)
+    assert "No other findings, none accepted" in draw(unclean)

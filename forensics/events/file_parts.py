@@ -1,0 +1,296 @@
+"""Tells the nodes apart that wrote to one file, and says which lines nobody can place.
+
+Where lines have an origin (a pod, a container), each origin is a part. Else a file is cut where its
+time falls back, as where one log was put behind another. A part that names one id belongs to that
+node with all its lines; of a part that names several, only lines that name one themselves do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.events.writers import ROLES, SERVER_ROLES, find_servers, name_origin, split_voice
+from forensics.parsing.time_statistics import MIN_BACKWARD_JUMP, MIN_SILENCE, Gap
+
+if TYPE_CHECKING:
+    from forensics.events.file_accounts import FileAccount
+
+# An id that is named so rarely beside another one is no second node.
+_RARE = 200
+# So many cuts of a file are kept; what follows is one part.
+MAX_CUTS = 256
+# Where the time of a file falls back: the line, the times before and behind, and how many records,
+# blank and unparsed lines stand before it.
+Cut = tuple[int, int, int, int, int, int]
+Writer = tuple[str, str]
+NodeRole = tuple[str | None, str | None]
+
+
+def add_cuts(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
+    """Add the cuts of a split, and the one before it; `total` does not count the split yet."""
+    counts = [total.counts[name] for name in ("records", "blank_lines", "unparsed_lines")]
+    local: Sequence[Counter[str]] = [Counter(one) for one in account.get("stretches", ())]
+    local = local or [Counter(account["writers"])]
+    cuts: list[Cut] = []
+    first, last = account["first"], total.last
+    if first is not None and last is not None and last - first >= MIN_BACKWARD_JUMP:
+        cuts.append((base + 1, last, first, counts[0], counts[1], counts[2]))
+        total.stretches.append(Counter())
+    for line, begin, end, *before in account.get("cuts", ()):
+        at = [one + two for one, two in zip(counts, before, strict=True)]
+        cuts.append((base + line, begin, end, at[0], at[1], at[2]))
+    if not total.stretches:
+        total.stretches.append(Counter())
+    total.stretches[-1].update(local[0])
+    total.stretches += local[1:]
+    total.cuts += cuts
+    for extra in total.stretches[MAX_CUTS + 1 :]:
+        total.stretches[MAX_CUTS].update(extra)
+    del total.cuts[MAX_CUTS:], total.stretches[MAX_CUTS + 1 :]
+
+
+def main_writer(account: FileAccount) -> Writer | None:
+    """Return the first role that the lines of a file name, and the id that they name most often."""
+    for role in ROLES:
+        named = {key: n for key, n in account.writers.items() if key.startswith(role + ":")}
+        if named:
+            best = min(named, key=lambda key: (-named[key], key))
+            return role, best.partition(":")[2]
+    return ("client", "") if "librdkafka" in account.layouts else None
+
+
+def is_shared(account: FileAccount) -> bool:
+    """Return True if several nodes wrote to a file."""
+    named = [origin for origin in account.origins if origin]
+    return len(named) > 1 or len(_servers(account.writers)) > 1
+
+
+def _servers(writers: Mapping[str, int]) -> set[str]:
+    """Return the ids of servers that are named often enough."""
+    by_id: Counter[str] = Counter()
+    for writer, count in writers.items():
+        for identity in find_servers([writer]):
+            by_id[identity] += count
+    most = max(by_id.values(), default=0)
+    return {identity for identity, count in by_id.items() if count * _RARE >= most}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which lines of a shared file belong to which node.
+
+    Parts begin at `starts`, or each origin is one; `nodes` are theirs, None where lines must name
+    their own, by `writers`.
+    """
+
+    starts: tuple[int, ...]
+    nodes: tuple[str | None, ...]
+    origins: Mapping[str, str | None]
+    writers: Mapping[str, str]
+
+    def place(self, lines: pa.Array, voices: pa.Array) -> pa.Array:
+        """Return the nodes of events, null where nobody can tell."""
+        coded = voices.dictionary_encode()
+        known = [split_voice(voice) for voice in coded.dictionary.to_pylist()]
+        by_origin = pa.array([self.origins.get(origin) for origin, _ in known], pa.string())
+        by_name = pa.array([self.writers.get(writer) for _, writer in known], pa.string())
+        named = by_name.take(coded.indices)
+        if self.origins:
+            return pc.coalesce(by_origin.take(coded.indices), named)
+        parts = np.searchsorted(np.array(self.starts), lines.to_numpy(), "right") - 1
+        own = pa.array(self.nodes, pa.string()).take(pa.array(np.maximum(parts, 0)))
+        return pc.coalesce(own, named)
+
+
+def place_shared(
+    nodes: pa.Array, codes: pa.Array, lines: pa.Array, voices: pa.Array,
+    shared: Mapping[int, Placement],
+) -> pa.Array:  # fmt: skip
+    """Set the nodes of events in shared files; `codes` tell by which placement, if by any."""
+    numbers = codes.to_numpy() if shared else np.empty(0, np.int64)
+    for code in np.unique(numbers).tolist():
+        if code in shared:
+            chosen = numbers == code
+            rows = pa.array(np.flatnonzero(chosen))
+            found = shared[code].place(lines.take(rows), voices.take(rows))
+            nodes = pc.replace_with_mask(nodes, pa.array(chosen), found.cast(pa.string()))
+    return nodes
+
+
+def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
+    """Give each node that wrote to a file its part; `mapped` are origins that the user places."""
+    known = {key for key in account.writers if key.startswith(SERVER_ROLES)}
+    parts = list(_origin_parts(account) if len(account.origins) > 1 else _stretches(account))
+    owners = [_owner(part, known, mapped) for part in parts]
+    if len(account.origins) > 1:
+        # Of what stands beside the lines of several, each line must name its node.
+        owners = [
+            owner if part.origin else (None, None)
+            for part, owner in zip(parts, owners, strict=True)
+        ]
+    else:
+        owners = _between_equals(owners, [not _servers(part.writers) for part in parts])
+    by_node: dict[NodeRole, list[FileAccount]] = defaultdict(list)
+    writers: dict[str, str] = {}
+    for part, owner in zip(parts, owners, strict=True):
+        if owner[1] is None:
+            for key, named in _take_named(part, known):
+                writers[key] = str(named.node)
+                by_node[named.role, named.node].append(named)
+        by_node[owner].append(part)
+    nodes = tuple(node for _, node in owners)
+    by_origin = {part.origin: node for part, node in zip(parts, nodes, strict=True) if part.origin}
+    starts = tuple(part.begins for part in parts)
+    account.placement = Placement(starts, nodes, by_origin, writers)
+    order = sorted(by_node, key=lambda one: (one[1] is None, one[1] or "", one[0] or ""))
+    account.parts = [_merge(account, by_node[one], *one) for one in order]
+    _share_bytes(account)
+    account.node = None
+    roles = [part.role for part in account.parts if part.role]
+    account.role = min(roles, key=ROLES.index, default=None)
+
+
+def _share_bytes(account: FileAccount) -> None:
+    """Share the bytes of a file among its nodes by their lines: nobody counts them one by one."""
+    left, lines = account.counts["bytes"], sum(part.counts["lines"] for part in account.parts)
+    for part in account.parts:
+        part.counts["bytes"] = left * part.counts["lines"] // max(1, lines)
+        left, lines = left - part.counts["bytes"], lines - part.counts["lines"]
+
+
+def _owner(part: FileAccount, known: set[str], mapped: Mapping[str, str]) -> NodeRole:
+    """Return the role and the node of a part, if all of its lines are of one node."""
+    if part.origin in mapped:
+        return role_of(mapped[part.origin]), mapped[part.origin]
+    if len(_servers(part.writers)) > 1:
+        return None, None
+    writer = main_writer(part)
+    server = min(_servers(part.writers), default=None)
+    if server is not None:
+        writer = _role_of_id(server, known), server
+    if writer is None or (writer[0] == "client" and not part.origin):
+        return None, None
+    role, identity = writer
+    if role == "client":
+        return role, name_origin(part.origin) or identity
+    name = name_origin(part.origin)
+    if role == "controller":
+        return role, name if "controller" in name.lower() else f"controller-{identity}"
+    return "broker", f"broker-{identity}"
+
+
+def _role_of_id(identity: str, known: set[str]) -> str:
+    """Return the role of a server: one that is broker and controller at once is a broker."""
+    is_controller = f"controller:{identity}" in known and f"broker:{identity}" not in known
+    return "controller" if is_controller else "broker"
+
+
+def role_of(node: str) -> str:
+    """Return the role of a node by its name."""
+    role = node.partition("-")[0]
+    return role if role in SERVER_ROLES else "client"
+
+
+def _between_equals(owners: Sequence[NodeRole], silent: Sequence[bool]) -> list[NodeRole]:
+    """Give a part that names nobody to the node of both its neighbours, if they are of one."""
+    filled = list(owners)
+    for number in range(1, len(filled) - 1):
+        following = next((one for one in owners[number + 1 :] if one[1]), (None, None))
+        if silent[number] and filled[number - 1][1] == following[1]:
+            filled[number] = filled[number - 1]
+    return filled
+
+
+def _take_named(part: FileAccount, known: set[str]) -> Iterator[tuple[str, FileAccount]]:
+    """Take the lines that name their node out of a part of several."""
+    servers = _servers(part.writers)
+    for key, count in sorted(part.writers.items()):
+        identity = key.partition(":")[2]
+        if identity not in servers or not find_servers([key]):
+            continue
+        role = _role_of_id(identity, known)
+        named = part.new_part(node=f"{role}-{identity}", role=role)
+        records = min(count, part.counts["records"])
+        for name in ("lines", "records"):
+            named.counts[name] += records
+            part.counts[name] -= records
+        yield key, named
+
+
+def _origin_parts(account: FileAccount) -> Iterator[FileAccount]:
+    rest = replace(account.origins.get("", account.new_part()), origin="")
+    rest.counts, rest.writers = Counter(account.counts), Counter(account.writers)
+    for origin, part in sorted(account.origins.items()):
+        if origin:
+            yield replace(part, origin=origin, counts=Counter(part.counts))
+            rest.counts -= part.counts
+            rest.writers -= part.writers
+    # Lines around which nothing stands.
+    if rest.counts["lines"] > 0:
+        yield rest
+
+
+def _stretches(account: FileAccount) -> Iterator[FileAccount]:
+    """Yield the stretches between the cuts of a file, each with its own counts."""
+    counts = account.counts
+    if account.first is None or account.last is None:
+        return
+    names = ("records", "blank_lines", "unparsed_lines")
+    whole = (counts["lines"] + 1, account.last, 0, *(counts[name] for name in names))
+    begin, before, line = account.first, (0, 0, 0), 1
+    for number, cut in enumerate((*account.cuts, whole)):
+        part = account.new_part()
+        part.begins, part.first, part.last = line, begin, cut[1]
+        done = dict(zip(names, map(int.__sub__, cut[3:], before), strict=True))
+        part.counts.update(lines=cut[0] - line, **done)
+        part.counts["continuation_lines"] = cut[0] - line - sum(done.values())
+        part.writers = account.stretches[number]
+        part.gaps = [gap for gap in account.gaps if line < gap[2] < cut[0]]
+        yield part
+        line, begin, before = cut[0], cut[2], (cut[3], cut[4], cut[5])
+
+
+def _merge(
+    account: FileAccount, parts: Sequence[FileAccount], role: str | None, node: str | None
+) -> FileAccount:
+    """Sum the parts of one node."""
+    merged = account.new_part(node=node, role=role)
+    merged.levels = Counter()
+    merged.begins = min(part.begins for part in parts)
+    for part in parts:
+        merged.counts.update(part.counts)
+        merged.levels.update(part.levels)
+        merged.writers.update(part.writers)
+    covered = sorted(piece for part in parts for piece in _covered(part))
+    if covered:
+        merged.first, reach = covered[0][:2]
+        for begin, end, line in covered[1:]:
+            if begin - reach >= MIN_SILENCE:
+                merged.gaps.append((reach, begin, line))
+            reach = max(reach, end)
+        merged.last = reach
+    return merged
+
+
+def _covered(part: FileAccount) -> Iterator[Gap]:
+    """Yield from when to when a part has lines, and the first of them."""
+    if part.first is None or part.last is None:
+        return
+    begin, line = part.first, part.begins
+    for low, high, at in sorted(part.gaps):
+        if low >= begin:
+            yield begin, low, line
+            begin, line = high, at
+    yield begin, max(begin, part.last), line
+
+
+def list_node_accounts(files: Iterable[FileAccount]) -> list[FileAccount]:
+    """Return an account for each file and node: of a shared file its parts."""
+    return [part for file in files for part in (file.parts or [file])]

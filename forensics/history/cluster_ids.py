@@ -1,0 +1,101 @@
+"""Which cluster logs are of, by the ids that brokers, controllers and clients log as they start.
+
+Two clusters have brokers of the same ids. Mixed, the one's epochs would fall over the other's, so
+logs of two clusters are refused, with what is whose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from forensics.errors import ForensicsError
+from forensics.lib.arrow_io import read_batches
+from forensics.lib.text_format import join_names, quantity
+
+# What names the cluster of the process that logs it.
+_KINDS = ("cluster_seen", "controller_created")
+_STARTING = "broker.starting@"
+_MAX_NAMED = 6
+# The folder of a file, and the node that wrote it.
+Place = tuple[str, str | None]
+
+
+def find_cluster_ids(events: Path) -> dict[Place, set[str]]:
+    """Find the ids of clusters that each node names, by the folder of its files."""
+    found: dict[Place, set[str]] = defaultdict(set)
+    rule = pc.field("rule")
+    where = pc.field("kind").isin(_KINDS) | pc.starts_with(rule, pattern=_STARTING)
+    for batch in read_batches(events, ["file", "node", "detail"], where):
+        for row in batch.to_pylist():
+            # Kafka 3.x closes one of these lines with a full stop.
+            if cluster := (row["detail"] or "").rstrip("."):
+                found[_folder(row["file"]), row["node"]].add(cluster)
+    return dict(found)
+
+
+def refuse_several_clusters(files: Iterable[str], ids: Mapping[Place, set[str]]) -> None:
+    """Raise an error that names the files of each cluster, if there are several.
+
+    A node that moved to another cluster names both of them: that is one history.
+    """
+    groups = _join_groups(ids)
+    if len(groups) < 2:
+        return
+    above: dict[str, set[int]] = defaultdict(set)
+    for number, (_, places) in enumerate(groups):
+        for folder, _ in places:
+            for one in (folder, *_ancestors(folder)):
+                above[one].add(number)
+    unnamed: list[str] = []
+    members: list[list[str]] = [[] for _ in groups]
+    for file in sorted(files):
+        nearest = next((above[one] for one in _ancestors(file) if one in above), set())
+        (members[min(nearest)] if len(nearest) == 1 else unnamed).append(file)
+    told = [
+        f"{' and '.join(sorted(clusters))}: {_describe(names, above)}"
+        for (clusters, _), names in zip(groups, members, strict=True)
+    ]
+    rest = f" No line tells whose these are: {_describe(unnamed, above)}." if unnamed else ""
+    raise ForensicsError(
+        f"These are logs of {len(groups)} clusters, and a history is of one."
+        f" {'; '.join(told)}.{rest} Run the command once for each cluster, with its files alone."
+    )
+
+
+def _join_groups(ids: Mapping[Place, set[str]]) -> list[tuple[set[str], list[Place]]]:
+    """Join places that name the same id, and ids that one place names."""
+    groups: list[tuple[set[str], list[Place]]] = []
+    for place in sorted(ids, key=str):
+        mine = [group for group in groups if group[0] & ids[place]]
+        clusters = ids[place].union(*(group[0] for group in mine))
+        places = [one for group in mine for one in group[1]]
+        groups = [group for group in groups if group not in mine]
+        groups.append((clusters, [*places, place]))
+    return sorted(groups, key=lambda group: min(map(str, group[1])))
+
+
+def _folder(file: str) -> str:
+    return next(iter(_ancestors(file)), file)
+
+
+def _ancestors(file: str) -> list[str]:
+    """Return the folders and archives around a file, the nearest first.
+
+    >>> _ancestors("logs.tgz!broker-1/server.log")
+    ['logs.tgz!broker-1', 'logs.tgz']
+    """
+    return [file[: at.start()] for at in re.finditer(r"[/!]", file)][::-1]
+
+
+def _describe(files: Sequence[str], above: Mapping[str, set[int]]) -> str:
+    """Name some files by the highest folders that hold nothing of another cluster."""
+    folders = set()
+    for file in files:
+        own = [one for one in _ancestors(file) if len(above.get(one, ())) < 2]
+        folders.add(own[-1] if own else file)
+    return f"{quantity(len(files), 'file')} in {join_names(sorted(folders), _MAX_NAMED)}"

@@ -1,0 +1,39 @@
+"""Ctrl-C while Spark starts is an interrupt, whatever fails by it; lost files are named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from forensics.engine.spark import _interruptible, _missing_file
+
+
+def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:
+    def fail_as_py4j_does() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait(5)
+        except KeyboardInterrupt:
+            message = "Answer from Java side is empty"
+            raise ConnectionError(message) from None
+
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        fail_as_py4j_does()
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_without_an_interrupt_stays_what_it_is() -> None:
+    with pytest.raises(ConnectionError), _interruptible():
+        raise ConnectionError
+
+
+def test_a_file_that_has_gone_is_not_the_fault_of_a_cluster() -> None:
+    here = _missing_file("/var/log/kafka/a\x1b.log", is_local=True)
+
+    assert here.startswith("/var/log/kafka/a<U+001B>.log has gone since the run began")
+    assert "executors" not in here
+    assert "driver and all executors see" in _missing_file("/a.log", is_local=False)

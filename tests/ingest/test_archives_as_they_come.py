@@ -1,0 +1,302 @@
+"""Archives as people have them give the events of the plain tree, or say what is left out.
+
+Each row packs, wraps, writes or damages the same small tree of logs; all stages up to the tables
+of events and files run in this process.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ingest.sample_archives import Tree, tarred, write, zipped
+from tests.ingest.whole_runs import Run, read
+from tests.ingest.written_logs import LINES, PLAIN, RECORDS, Record, lines_as, records_as
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Read the tree as it is."""
+    run = read(write(tmp_path_factory.mktemp("plain") / "logs", PLAIN))
+    assert len(run.rows) > 200
+    assert not run.notes()
+    return run
+
+
+# How the tree is packed into one file.
+
+
+def _v7(tree: Tree = PLAIN) -> bytes:
+    """Pack as tar did before it had a magic word."""
+    packed = bytearray()
+    for name, content in tree.items():
+        head = bytearray(512)
+        head[: len(name)] = name.encode()
+        fields = ((100, "000644 \0"), (108, "0 \0"), (116, "0 \0"), (124, f"{len(content):011o} "))
+        for at, text in (*fields, (136, f"{1795000000:011o} "), (148, " " * 8)):
+            head[at : at + len(text)] = text.encode()
+        head[148:156] = b"%06o\0 " % sum(head)
+        packed += head + content + bytes(-len(content) % 512)
+    return bytes(packed) + bytes(1024)
+
+
+def _halves() -> tuple[bytes, bytes]:
+    names = list(PLAIN)
+    first = tarred({name: PLAIN[name] for name in names[:1]})
+    return first, tarred({name: PLAIN[name] for name in names[1:]})
+
+
+def _ar(tree: Tree) -> bytes:
+    packed = b"!<arch>\n"
+    for name, content in tree.items():
+        packed += f"{name + '/':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
+        packed += content + b"\n" * (len(content) % 2)
+    return packed
+
+
+ARCHIVES: dict[str, Callable[[], bytes]] = {
+    "two tars one after the other": lambda: b"".join(_halves()),
+    "two tar.gz one after the other": lambda: b"".join(map(gzip.compress, _halves())),
+    "an old tar without a magic word": _v7,
+    "an old tar without a magic word, gz": lambda: gzip.compress(_v7()),
+    "a zip behind a program": lambda: b"MZ" + bytes(5000) + zipped(PLAIN),
+    "a zip behind a script": lambda: b"#!/bin/sh\nunzip $0; exit\n" + zipped(PLAIN),
+    "a Debian package": lambda: _ar(
+        {"debian-binary": b"2.0\n", "data.tar.gz": gzip.compress(tarred(PLAIN))}
+    ),
+    "tar in zip in tar.gz": lambda: gzip.compress(tarred({"a.zip": zipped({"b": tarred(PLAIN)})})),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_archive_gives_the_events_of_its_files(name: str, plain: Run, tmp_path: Path) -> None:
+    (tmp_path / "logs.bin").write_bytes(ARCHIVES[name]())
+
+    assert plain.facts() == read(tmp_path / "logs.bin").facts()
+
+
+# How each file is compressed.
+
+STREAMS: dict[str, Callable[[bytes], bytes]] = {
+    "lzma": lambda text: lzma.compress(text, lzma.FORMAT_ALONE),
+    "zlib": zlib.compress,
+    "gzip, many members": lambda text: b"".join(
+        gzip.compress(text[at : at + 5000]) for at in range(0, len(text), 5000)
+    ),
+    "bzip2 without a suffix": bz2.compress,
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_compressed_files_give_the_events_of_their_text(
+    name: str, plain: Run, tmp_path: Path
+) -> None:
+    tree = {f"{path}.x": STREAMS[name](text) for path, text in PLAIN.items()}
+
+    assert plain.facts() == read(write(tmp_path / "logs", tree)).facts()
+
+
+# How each record or line is written.
+
+
+def _csv(head: list[str], cells: Callable[[Record], list[str]]) -> Tree:
+    tree = {}
+    for name, records in RECORDS.items():
+        page = io.StringIO()
+        csv.writer(page, lineterminator="\n").writerows([head, *map(cells, records)])
+        tree[name.replace(".log", ".csv")] = page.getvalue().encode()
+    return tree
+
+
+def _objects(make: Callable[[Record], Mapping[str, Any]]) -> Tree:
+    return records_as(lambda one: json.dumps(make(one)))
+
+
+def _docker(line: str, one: Record) -> str:
+    time = one.at("%Y-%m-%dT%H:%M:%S.%LZ")
+    return json.dumps({"log": line + "\n", "stream": "stdout", "time": time})
+
+
+_ISO = "%Y-%m-%dT%H:%M:%S.%LZ"
+_COMMA = "%Y-%m-%d %H:%M:%S,%L"
+
+WRITTEN: dict[str, Callable[[], Tree]] = {
+    "Strimzi, older": lambda: records_as(
+        lambda one: f"{one.at(_COMMA)} {one.level} {one.message} ({one.logger}) [main]{one.trace}"
+    ),
+    "carriage returns alone": lambda: {
+        name: text.replace(b"\n", b"\r") for name, text in PLAIN.items()
+    },
+    "UTF-8 with a byte order mark": lambda: {
+        name: b"\xef\xbb\xbf" + text for name, text in PLAIN.items()
+    },
+    "UTF-16 without a byte order mark": lambda: {
+        name: text.decode().encode("utf-16-le") for name, text in PLAIN.items()
+    },
+    "UTF-32": lambda: {name: text.decode().encode("utf-32") for name, text in PLAIN.items()},
+    "Splunk's collector": lambda: _objects(
+        lambda one: {"time": one.epoch_millis / 1000, "source": "kafka", "event": one.text}
+    ),
+    "Splunk's raw": lambda: _objects(
+        lambda one: {"result": {"_raw": one.text, "_time": one.at(_ISO)}}
+    ),
+    "Google's textPayload": lambda: _objects(
+        lambda one: {"insertId": "x", "timestamp": one.at(_ISO), "textPayload": one.text}
+    ),
+    "Elasticsearch's _source": lambda: _objects(
+        lambda one: {"_index": "x", "_source": {"@timestamp": one.at(_ISO), "message": one.text}}
+    ),
+    "ECS in objects": lambda: _objects(
+        lambda one: {
+            "@timestamp": one.at(_ISO),
+            "log": {"level": one.level, "logger": one.logger},
+            "message": one.message + one.trace,
+        }
+    ),
+    "a key of the same name before the right one": lambda: _objects(
+        lambda one: {
+            "kubernetes": {"labels": {"message": "no", "level": "x", "logger_name": "no"}},
+            "@timestamp": one.at(_ISO),
+            "level": one.level,
+            "logger_name": one.logger,
+            "message": one.message + one.trace,
+        }
+    ),
+    "CloudWatch's CSV": lambda: _csv(
+        ["timestamp", "message"], lambda one: [str(one.epoch_millis), one.text]
+    ),
+    "Kibana's CSV": lambda: _csv(
+        ["@timestamp", "message"], lambda one: [one.at("%b %d, %Y @ %H:%M:%S.%L"), one.text]
+    ),
+    "a copy of the output of a start script": lambda: (
+        PLAIN | {"broker-1/kafkaServer.out": b"JVM warning\n" + PLAIN["broker-1/server.log"]}
+    ),
+    "an older copy": lambda: (
+        PLAIN | {f"old/{name}": b"".join(lines[: len(lines) // 2]) for name, lines in LINES.items()}
+    ),
+    "a copy with carriage returns": lambda: (
+        PLAIN | {f"win/{name}": text.replace(b"\n", b"\r\n") for name, text in PLAIN.items()}
+    ),
+    "a tail beside the file": lambda: (
+        PLAIN | {"broker-1/tail.log": b"".join(LINES["broker-1/server.log"][-60:])}
+    ),
+    "a copy as Docker writes it": lambda: (
+        PLAIN | {"broker-1/json.log": lines_as(_docker)["broker-1/server.log"]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_logs_written_otherwise_give_the_same_events(name: str, plain: Run, tmp_path: Path) -> None:
+    assert plain.facts() == read(write(tmp_path / "logs", WRITTEN[name]())).facts()
+
+
+# What is damaged: the files that are whole are read in full, and the rest is named.
+
+
+def _header(packed: bytes, at: int) -> int:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        return archive.getmembers()[at].offset
+
+
+def _bad_header(fill: bytes) -> bytes:
+    packed = bytearray(tarred(PLAIN))
+    at = _header(bytes(packed), 1)
+    packed[at : at + 512] = fill * 512
+    return bytes(packed)
+
+
+def _broken_entry() -> bytes:
+    packed = bytearray(zipped(PLAIN, zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(io.BytesIO(bytes(packed))) as archive:
+        entry = archive.infolist()[1]
+    at = entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2
+    packed[at : at + 40] = b"\xff" * 40
+    return bytes(packed)
+
+
+def _wrong_sum() -> bytes:
+    packed = zipped(PLAIN)
+    return packed.replace(struct.pack("<L", zlib.crc32(PLAIN["broker-2/server.log"])), b"\1\2\3\4")
+
+
+DAMAGED: dict[str, tuple[Callable[[], bytes], set[str]]] = {
+    "a header of noise": (lambda: _bad_header(b"\xff"), {"broker-1", "controller-1"}),
+    "a header of zeros": (lambda: _bad_header(b"\0"), {"broker-1", "controller-1"}),
+    "a header of noise, gz": (
+        lambda: gzip.compress(_bad_header(b"\xff")),
+        {"broker-1", "controller-1"},
+    ),
+    "a tar cut between two files": (
+        lambda: tarred(PLAIN)[: _header(tarred(PLAIN), 2)],
+        {"broker-1", "broker-2"},
+    ),
+    "a broken entry of a zip": (_broken_entry, {"broker-1", "controller-1"}),
+    "a wrong sum in a zip": (_wrong_sum, {"broker-1", "controller-1"}),
+    "a zip without its directory": (lambda: zipped(PLAIN)[:-150], set()),
+    "a tar.gz that is cut": (lambda: gzip.compress(tarred(PLAIN))[:6000], set()),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_whole_is_read_and_the_rest_is_named(name: str, plain: Run, tmp_path: Path) -> None:
+    make, whole = DAMAGED[name]
+    (tmp_path / "logs.bin").write_bytes(make())
+
+    found = read(tmp_path / "logs.bin")
+
+    kept = [row for row in plain.rows if row["file"].split("/")[1] in whole]
+    assert found.notes()
+    assert not Run(kept, [], []).facts() - found.facts()
+
+
+def _link_to_a_folder(folder: Path) -> None:
+    write(folder / "elsewhere", {"server.log": PLAIN["broker-1/server.log"]})
+    (folder / "logs/broker-9").symlink_to(folder / "elsewhere")
+
+
+def _link_to_nothing(folder: Path) -> None:
+    (folder / "logs/broker-9").symlink_to("/nowhere/at/all")
+
+
+def _encrypted(folder: Path) -> None:
+    (folder / "logs/x.7z").write_bytes(b"7z\xbc\xaf\x27\x1c\0\4" + bytes(3000))
+
+
+def _not_utf8(folder: Path) -> None:
+    (folder / "logs" / os.fsdecode(b"junk\xff\xfe.bin")).write_bytes(b"\0\1\2" * 999)
+
+
+BESIDE: dict[str, Callable[[Path], None]] = {
+    "a link to a folder": _link_to_a_folder,
+    "a link to nothing": _link_to_nothing,
+    "7z": _encrypted,
+    "a name that is not UTF-8": _not_utf8,
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_lies_beside_logs_is_named_and_changes_nothing(
+    name: str, plain: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "logs", PLAIN)
+    BESIDE[name](tmp_path)
+
+    found = read(tmp_path / "logs")
+
+    assert found.is_told()
+    assert plain.facts() == found.facts()
