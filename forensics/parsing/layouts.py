@@ -93,7 +93,7 @@ def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
     shape = before + time.shape.replace("d", "\0")
     opening, closing = _ends(node["match"], {"time": time.pattern})
     return Layout(
-        id=node["id"],
+        id=str(node["id"]),
         template=template,
         opening=opening,
         closing=closing,
@@ -103,7 +103,7 @@ def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
         logger=node.get("logger"),
         examples=tuple(node["examples"]),
         refuses=tuple(node.get("refuses", ())),
-        origin=Problem(str(path), 1, node["id"]),
+        origin=Problem(str(path), 1, str(node["id"])),
     )
 
 

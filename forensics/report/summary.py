@@ -98,7 +98,9 @@ def _trigger_sentence(
     verb = VERBS.get(kind)
     if verb is None or (kind == "network" and len(members) > 1):
         if not findings:
-            return "What began it is not in the logs."
+            nodes = [node_text(str(one.get("node"))) for one in members if one.get("node")]
+            who = join_names(list(dict.fromkeys(nodes)))
+            return f"How {who} left is not in the logs." if who else "The logs do not say why."
         titles = list(dict.fromkeys(one.title.partition(";")[0] for one in findings))
         if titles[0] == headline(run):
             return first_sentences(findings[0].explanation, 2)
@@ -259,6 +261,8 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
     if totals and rows:
         text = loss_sentence(run).rstrip(".").partition(" on ")[0]
         names = join_names([row.partition for row in rows], 4)
+        if totals.unbounded:
+            text = "Records may be lost"
         text = f"{text} from {names}"
         if totals.acknowledged:
             text += f"; {totals.acknowledged} of them had been acknowledged"
@@ -394,7 +398,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     worst = run.incidents[0]
     # The headline counts these; their titles say how each of them fared.
     rest = [one for one in span.findings if one.detector not in said]
-    if len([one for one in rest if one.detector == worst.detector]) == 1:
+    alone = len([one for one in rest if one.detector == worst.detector]) == 1
+    if alone or headline(run) == worst.title:
         rest = [one for one in rest if one.id != worst.id]
     for one in rest[:MAX_EFFECTS]:
         yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")

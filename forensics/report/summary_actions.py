@@ -216,7 +216,8 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
         yield SummaryLine(f"How much {of} lost at most.", "ledger", "Data loss")
     if totals is None and any(one.detector == "unclean-election" for one in run.incidents):
         yield SummaryLine("How many records were lost.", "ledger", "Data loss")
-    for doubt in list_doubts(run):
+    doubts = [one for one in list_doubts(run) if not one.startswith("logs of ")]
+    for doubt in doubts:
         yield SummaryLine(f"{doubt[:1].upper()}{doubt[1:]}.", "unseen", "More")
 
 

@@ -198,7 +198,7 @@ def test_what_else_came_of_it_leads_to_its_card_and_is_told_once(unclean: Path) 
 
     assert 'Storm 1. <a href="#F-1"' in html
     assert text(html).count("Storm 1") == 1
-    assert "3 more findings of level medium or higher" in html
+    assert "2 more findings of level medium or higher" in html
 
 
 def test_how_much_of_the_loss_had_been_acknowledged_is_summed_up(unclean: Path) -> None:
