@@ -235,8 +235,14 @@ def _unpack(split: Split, file: IO[bytes], unpacker: Unpacker) -> Iterator[Unpac
         if not split.steps:
             yield from unpacker.unpack_records(split.file, entries, split.entries)
             return
-        for _, source in entries:
-            yield from unpacker.unpack(split.file, source, split.steps, split.container)
+        entry = next(entries, None)
+        if entry is not None:
+            yield from unpacker.unpack(split.file, entry[1], split.steps, split.container)
+        elif split.container is not None:
+            account = ContainerAccount(split.container)
+            why = "the directory of the zip has changed since reading began"
+            yield unpacker.refuse(split.file, why, account)
+            unpacker.finished.append(account)
 
 
 def _records(
@@ -407,7 +413,11 @@ def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
     while begin - len(line) > 0 and len(line) <= MAX_RECORD:
         size = min(_SMALL_BLOCK, begin - len(line))
         file.seek(split.data_offset + begin - len(line) - size)
-        line = file.read(size) + line
+        part = file.read(size)
+        if not part:
+            # The file has been cut since it was planned.
+            break
+        line = part + line
         found = line.rfind(b"\n", 0, -1)
         if found >= 0:
             return line[found + 1 :]
