@@ -64,7 +64,7 @@ def test_the_result_of_a_run_is_utf_8_and_whole(tmp_path: Path) -> None:
     save_result(tmp_path, outcome, command=("postmortem", HOSTILE))
 
     kept = json.loads((tmp_path / "_RESULT.json").read_bytes().decode("utf-8"))
-    assert kept["command"] == ["postmortem", "a<U+001B>[31mred<U+000D>b<U+DCFF><U+202E>"]
+    assert kept["command"] == ["postmortem", "a<U+001B>[31mred<U+000D>b\\xff<U+202E>"]
     assert kept["reason"].endswith("<U+202E>\nline 2")
 
 

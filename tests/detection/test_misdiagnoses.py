@@ -254,12 +254,10 @@ CASES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     ),
     "crashes, really several brokers that write to one file": ({"server.log": ONE_FILE}, set()),
     "clock fault, really several writers in one file": (
-        {"server.log": "".join(
-            one for pair in zip(states(1, 20), states(2, 0), strict=True) for one in pair
-        )}, set(),
+        {"server.log": "".join([*states(1, 0), *states(2, 0)])}, set(),
     ),
     "clock fault, really columns of compose": (
-        {"all.log": compose(kafka1=states(1, 20), kafka2=states(2, 0))}, set(),
+        {"all.log": compose(kafka1=states(1, 0)) + compose(kafka2=states(2, 0))}, set(),
     ),
     "clock fault, really the burst of a replay": (
         {"controller-1/controller.log": REPLAY, **REGISTERED}, set(),

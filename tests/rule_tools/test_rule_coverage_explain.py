@@ -41,7 +41,7 @@ def test_check_says_in_one_line_that_all_hold() -> None:
     done = rules("check")
 
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.endswith("layouts: all hold\n")
+    assert done.stdout.endswith("wrappers: all hold\n")
     assert done.stdout.count("\n") == 1
 
 

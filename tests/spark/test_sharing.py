@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,10 +34,11 @@ def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> No
 
 
 def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "server.log"
+    log = tmp_path / "logs/server.log"
+    log.parent.mkdir()
     log.write_text("[2026-11-18 11:51:22,793] INFO started (kafka.server.KafkaServer)\n")
     splits = plan_reading([str(log)]).splits
-    log.unlink()
+    shutil.rmtree(log.parent)
     first = pa.record_batch({"id": [0]})
 
     with pytest.raises(ArchiveError, match=r"server\.log is not there on .* see the same files"):
