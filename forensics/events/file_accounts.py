@@ -148,6 +148,11 @@ def _folder(name: str) -> str:
 # Follows a number in the notes of a file.
 IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left out"
 
+# What lines of a layout that was found in a sample are rewritten to.
+_OF_FOUND_LAYOUTS = ("record", "record-utc")
+# So many records, and no rule knows one of them: perhaps they were read wrongly.
+_MANY = 20
+
 _SUMMED = (
     "bytes",
     "lines",
@@ -270,6 +275,11 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
+        if layout in _OF_FOUND_LAYOUTS and not counts.get("events") and counts["records"] >= _MANY:
+            notes.append(
+                f"no rule knows any of its {counts['records']:,} records, whose layout was found as"
+                f" {self.wrapper}; if this is a log of Kafka, see `kafka-forensics layout try`"
+            )
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated

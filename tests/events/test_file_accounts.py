@@ -89,6 +89,21 @@ def test_what_is_damaged_is_said_once() -> None:
     assert files["a"].broken
 
 
+@pytest.mark.parametrize(
+    ("layout", "records", "events", "said"),
+    [("record", 20, 0, True), ("record", 19, 0, False), ("record", 20, 1, False),
+     ("apache", 20, 0, False)],
+)  # fmt: skip
+def test_records_of_a_found_layout_that_no_rule_knows_are_told(
+    layout: str, records: int, events: int, said: bool
+) -> None:
+    told = row("app.log", 0, records, layouts={layout: records}, events=events)
+    file = sum_accounts([told])["app.log"]
+    file.counts["records"] = records
+
+    assert ("no rule knows any of its 20 records" in (file.to_row()["damaged"] or "")) == said
+
+
 def test_only_one_of_the_files_with_the_same_content_counts() -> None:
     files = {name: account(name, "same") for name in ("b/server.log", "a/server.log")}
     files["c/server.log"] = account("c/server.log", "other")

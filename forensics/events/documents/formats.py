@@ -17,6 +17,8 @@ _LINES = 60
 _BINARY_SHARE = 0.001
 # A log that lost its bytes is all zeros: that is damage, and no other kind of file.
 _EMPTIED_SHARE = 0.9
+# A comment may tell when a file was written; of more lines with times most belong to a log.
+_FEW = 3
 _COUNTED = kafka_tools.read_counted_only
 
 
@@ -141,6 +143,8 @@ def _recognise_headless(head: bytes) -> Format | None:
     if host and not _OF_KAFKA.search(head):
         return host
     lines = [line for line in islice(head[:_HEAD].splitlines(), _LINES) if line.strip()]
+    if len(lines) > _FEW and 2 * sum(1 for line in lines if _DATED.search(line)) > len(lines):
+        return None
     told = [line for line in lines if line.lstrip()[:1] not in (b"#", b"!", b";")]
     # Comments may hold the time at which a file was written; all else with a time may be a log.
     if any(_DATED.search(line) for line in told):

@@ -236,6 +236,8 @@ def test_a_document_is_recognised_and_states_its_facts(name: str, tmp_path: Path
         (b'{"items": [{"log": "Dear diary"}]}\n', None),
         (b"items:\n- apiVersion: v1\n  kind: Pod\n", "kubernetes yaml"),
         (b'{"kind": "List", "apiVersion": "v1"}\n', "kubernetes json"),
+        (b"#Wed Nov 18 11:38:25 UTC 2026\nnode.id=1\ncluster.id=x\nversion=1\n", "configuration"),
+        (b"#1 [2026-11-18 11:38:25,000] INFO up (kafka.server.KafkaServer)\n" * 9, None),
         (b"Dear diary,\nnothing happened.\n", None),
         (b"11:38:25 nothing=happened\n11:38:26 nothing=new\n", None),
         (b"\n\n\n", None),
