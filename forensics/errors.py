@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 # What the system says of a disk that takes no more, mostly without naming the file.
@@ -49,10 +49,24 @@ class RuleError(ForensicsError):
 
 
 @contextmanager
-def collect_problems(problems: list[Problem]) -> Iterator[None]:
-    """Add the problems of a RuleError to a list, and go on behind the block."""
+def reading_page(file: str) -> Iterator[None]:
+    """Name the file whose values are of types that nobody has foreseen."""
     try:
         yield
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        says = f"not of the shape that is expected: {type(error).__name__}: {error}"
+        raise RuleError([Problem(file, 1, says.partition("\n")[0])]) from error
+
+
+@contextmanager
+def collect_problems(problems: list[Problem], file: str = "") -> Iterator[None]:
+    """Add the problems of a RuleError to a list, and go on behind the block.
+
+    With the file that the block reads, values of wrong types in it are a problem, too.
+    """
+    try:
+        with reading_page(file) if file else nullcontext():
+            yield
     except RuleError as error:
         problems += error.problems
 
@@ -68,7 +82,7 @@ def duplicate_ids(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:
     ["c.yaml:1: id 'isr' is taken by a.yaml"]
     """
     seen: dict[str, str] = {}
-    for name, file in named:
+    for name, file in ((str(name), file) for name, file in named):
         if name in seen:
             yield Problem(file, 1, f"id {name!r} is taken by {seen[name]}")
         seen[name] = file

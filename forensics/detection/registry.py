@@ -22,7 +22,7 @@ from forensics.detection.detectors import detectors as shipped_detectors
 from forensics.detection.requirements import SERVERS
 from forensics.detection.runner import DetectionResults, Detector, run_detectors
 from forensics.detection.thresholds import load_limits
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, reading_page
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
 from forensics.lib.yaml_with_lines import FileText, rules_folder
@@ -67,7 +67,8 @@ def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
         if not page.name.endswith(".yaml"):
             continue
         try:
-            found.append(load_declaration(page))
+            with reading_page(page.name):
+                found.append(load_declaration(page))
         except RuleError as error:
             problems += error.problems
     if problems:

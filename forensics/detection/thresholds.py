@@ -13,7 +13,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from typing import Any
 
-from forensics.errors import Problem, RuleError, did_you_mean
+from forensics.errors import Problem, RuleError, did_you_mean, reading_page
 from forensics.lib.time_units import to_datetime
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 from forensics.run_output.findings import Finding
@@ -33,10 +33,11 @@ def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] 
     problems = list(_suppression_faults(str(shipped), load_yaml(shipped)))
     for page in overlays:
         given = load_yaml(page)
-        problems += [
-            *_limit_faults(page, given, found, set(own_detectors)),
-            *_suppression_faults(str(page), given),
-        ]
+        with reading_page(str(page)):
+            problems += [
+                *_limit_faults(page, given, found, set(own_detectors)),
+                *_suppression_faults(str(page), given),
+            ]
         for name, values in given.items():
             found.setdefault(name, {}).update(values if isinstance(values, Mapping) else {})
     if problems:

@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +40,8 @@ from forensics.lib import package_data
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
 
+# Java does not look at TMPDIR.
+_JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
@@ -152,7 +155,12 @@ class SparkEngine:
             if not master or master.startswith("local"):
                 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             log4j = package_data.asset_url("log4j2.properties")
-            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
+            options = f"-Dlog4j2.configurationFile={log4j}"
+            scratch = _scratch_folder()
+            if not os.access(_JAVAS_OWN_SCRATCH, os.W_OK | os.X_OK):
+                options += f' "-Djava.io.tmpdir={scratch}"'
+                settings["spark.local.dir"] = os.environ.get("SPARK_LOCAL_DIRS") or scratch
+            settings["spark.driver.extraJavaOptions"] = options
             os.environ.update(java.find_java(os.environ).environment)
         # Workers would otherwise start PATH's python3, which has none of our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -265,6 +273,19 @@ class SparkEngine:
         self._poller.stop()
         with suppress(Py4JError, OSError):
             self.session.stop()
+
+
+def _scratch_folder() -> str:
+    """Return the folder for temporary files; without one neither Python nor Java can start."""
+    try:
+        with tempfile.TemporaryDirectory() as made:
+            return str(Path(made).parent)
+    except OSError as error:
+        folder = os.environ.get("TMPDIR") or _JAVAS_OWN_SCRATCH
+        raise ForensicsError(
+            f"No temporary files can be written in {printable(folder)}: {error.strerror}. Set"
+            " TMPDIR to a folder that can be written."
+        ) from error
 
 
 @contextmanager

@@ -186,8 +186,8 @@ class FileAccount:
     sha256: str | None = None
     # the digests of its first bytes, by their number
     heads: dict[str, str] = field(default_factory=dict)
-    # the wrappers of its lines, the outermost first
-    wrapper: str | None = None
+    # records by the wrappers of their lines, the outermost first; "" for those without
+    forms: Counter[str] = field(default_factory=Counter)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
     broken: bool = False
@@ -216,6 +216,12 @@ class FileAccount:
     begins: int = 1
 
     @property
+    def wrapper(self) -> str | None:
+        """The wrappers of most records, if they have any."""
+        forms = self.forms | {"": self.layouts.total() - self.forms.total() + self.forms[""]}
+        return max(forms, key=lambda name: (forms[name], name), default="") or None
+
+    @property
     def logs_offsets(self) -> bool:
         """Return True if its times say how far they are from UTC, so that no zone is to be told."""
         return 2 * self.zoned > self.layouts.total()
@@ -230,7 +236,7 @@ class FileAccount:
     def new_part(self, node: str | None = None, role: str | None = None) -> FileAccount:
         """Return the account of a part of this file, in which nothing is counted yet."""
         part = FileAccount(self.file, node=node, role=role)
-        part.layouts, part.zoned, part.wrapper = self.layouts, self.zoned, self.wrapper
+        part.layouts, part.zoned, part.forms = self.layouts, self.zoned, self.forms
         part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
         part.rules, part.levels = self.rules, Counter(self.levels)
         part.duplicate_of = self.duplicate_of
@@ -297,7 +303,6 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
         total.heads = account.get("heads") or total.heads
-        total.wrapper = account.get("wrapper") or total.wrapper
         total.container = account.get("container") or total.container
         if row["split"] < 0:
             continue
@@ -323,6 +328,7 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.counts["stray_lines"] += account.get("stray_lines", 0)
     total.counts["impossible"] += account.get("impossible", 0)
     total.layouts.update(account["layouts"])
+    total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)
     total.writers.update(account["writers"])
     total.rules.update(account.get("rules", {}))

@@ -18,6 +18,7 @@ from forensics.parsing.entries import (
     group_signatures,
     parse_extracted,
 )
+from forensics.parsing.layout_judge import LayoutJudge
 from forensics.parsing.layouts import Layout
 from forensics.parsing.prefilter import Prefilter
 
@@ -37,6 +38,7 @@ class LogReader:
         self.rules = tuple(rules)
         self.wrappers = wrappers
         self.matcher = Matcher(rules)
+        self.judge = LayoutJudge(self.groups, self.matcher.loggers)
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,
             has_wildcards=self.matcher.has_wildcard_rules,

@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 
 from forensics.events.error_codes import canonical_errors
 from forensics.events.rules import MORE, ListItems, Rule, Wording
+from forensics.ingest.found_layout import UNNAMED
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
 Rows = npt.NDArray[np.int64]
 
+# A message without a logger is only taken by a text as long as this.
+_UNMISTAKABLE = 12
 # A UUID in URL-safe base64; a topic of old has none, or one that is all zero.
 _TOPIC_ID, _NO_TOPIC_IDS = r"(?P<id>[\w-]{22})", pa.array(["", "A" * 22])
 # What a column of numbers can hold.
@@ -322,11 +325,12 @@ class Matcher:
     @property
     def probes(self) -> dict[str, set[str]]:
         """For each logger the cheap patterns, one of which a line must match to be taken."""
-        return {
+        probes = {
             logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
             if logger != ANY_LOGGER
         }
+        return probes | {UNNAMED: {probe for some in probes.values() for probe in some}}
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
@@ -335,11 +339,45 @@ class Matcher:
             for logger, numbers, messages in self._by_known_logger(entries)
             for part in self._match_logger(entries, logger, numbers, messages)
         ]
+        parts += self._match_unnamed(entries)
         if self.has_wildcard_rules:
             taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
             quoted = _find_quoted_errors(entries, taken)
             parts += self._match_logger(entries, ANY_LOGGER, *quoted)
         return build_events(entries, parts)
+
+    def _match_unnamed(self, entries: pa.RecordBatch) -> Iterator[MatchedEvents]:
+        """Match records whose layout names no logger: only what one rule alone may take counts."""
+        numbers = _rows_of_logger(entries, UNNAMED)
+        if not len(numbers):
+            return
+        messages = entries["message"].take(pa.array(numbers))
+        takers = np.zeros(len(numbers), np.int64)
+        found = []
+        rules = {
+            rule.id: rule
+            for logger, pairs in self._by_logger.items()
+            if logger != ANY_LOGGER
+            for rule, _ in pairs
+        }
+        for name in sorted(rules):
+            taken = np.zeros(len(numbers), np.bool_)
+            for wording in rules[name].wordings:
+                if len(wording.template.longest_literal) < _UNMISTAKABLE:
+                    continue
+                rows, fields = self._match_wording(messages, wording)
+                if len(rows):
+                    fresh = ~taken[rows]
+                    taken[rows] = True
+                    found.append(
+                        (rules[name], wording, rows[fresh], fields.filter(pa.array(fresh)))
+                    )
+            takers += taken
+        for rule, wording, rows, fields in found:
+            alone = takers[rows] == 1
+            if alone.any():
+                some = fields.filter(pa.array(alone))
+                yield from _build_matched(numbers[rows[alone]], entries, some, rule, wording)
 
     def match_all(self, entries: pa.RecordBatch) -> Iterator[tuple[Wording, list[MatchedEvents]]]:
         """Yield what every wording matches, even if another one matches it, too."""

@@ -176,23 +176,23 @@ def _merge_pack(pack: Pack, merged: _Merged) -> None:
         merged.layouts.pop(disabled, None)
         merged.wrappers.pop(disabled, None)
     for page in pack.pages_in("kinds"):
-        with collect_problems(problems):
+        with collect_problems(problems, page.name):
             merged.kinds |= dict(read_kinds(page))
     rules: list[Rule] = []
     for page in pack.pages_in("events"):
-        with collect_problems(problems):
+        with collect_problems(problems, page.name):
             rules += load_rules([page], merged.kinds)
     problems += duplicate_ids((rule.id, rule.path) for rule in rules)
     merged.rules |= {rule.id: rule for rule in rules}
     layouts: list[Layout] = []
     for page in pack.pages_in("layouts"):
-        with collect_problems(problems):
+        with collect_problems(problems, page.name):
             layouts += load_layouts([page])
     problems += duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
     merged.layouts |= {layout.id: layout for layout in layouts}
     wrappers: dict[str, Wrapper] = {}
     for page in pack.pages_in("wrappers"):
-        with collect_problems(problems):
+        with collect_problems(problems, page.name):
             (wrapper,) = load_wrappers([page])
             problems += duplicate_ids(
                 (one.id, one.origin.file) for one in (*wrappers.values(), wrapper)
@@ -208,14 +208,15 @@ def _read_manifest(pack: Pack, merged: _Merged) -> list[str]:
     """Read pack.yaml: note its name, version and digest, and return the ids it disables."""
     manifest: Mapping[str, Any] = {}
     if page := pack.pages.get(_MANIFEST):
-        with collect_problems(merged.problems):
+        with collect_problems(merged.problems, page.name):
             manifest = load_yaml(page)
     name = str(manifest.get("name", Path(pack.origin).stem))
     version = str(manifest.get("version", ""))
     merged.packs.append({"name": name, "version": version, "sha256": pack.sha256})
     for message, key in _manifest_faults(manifest, merged):
         merged.problems.append(Problem(str(page), line_of(manifest, key), message))
-    return [str(disabled) for disabled in manifest.get("disable") or ()]
+    disable = manifest.get("disable")
+    return [str(disabled) for disabled in disable] if isinstance(disable, list) else []
 
 
 def _manifest_faults(manifest: Mapping[str, Any], merged: _Merged) -> Iterator[tuple[str, str]]:
@@ -229,8 +230,9 @@ def _manifest_faults(manifest: Mapping[str, Any], merged: _Merged) -> Iterator[t
     if not isinstance(disable, Sequence) or isinstance(disable, str):
         yield "'disable' must be a list of ids", "disable"
         return
-    for disabled in disable:
-        if not any(disabled in known for known in (merged.rules, merged.layouts, merged.wrappers)):
+    below = (merged.rules, merged.layouts, merged.wrappers)
+    for disabled in map(str, disable):
+        if not any(disabled in known for known in below):
             says = f"'disable' names {disabled!r}, which is no rule, layout or wrapper"
             yield says, "disable"
 

@@ -88,8 +88,13 @@ class Scanner:
         yield from _container_rows(containers)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
-        opened = open_splitter(piece, self.reader.signatures, self.reader.wrappers)
-        if document := recognise(opened.head, headless=opened.headless):
+        reader = self.reader
+        opened = open_splitter(piece, reader.signatures, reader.wrappers, reader.judge)
+        # A document may have lines that look like those of an unknown log.
+        unknown = opened.wrappers is not None and opened.wrappers.is_found
+        if opened.headless and opened.windows:
+            unknown = not opened.windows.finds_records(opened.head)
+        if document := recognise(opened.head, headless=unknown):
             yield from _read_document(document, piece, opened)
             return
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
@@ -117,7 +122,8 @@ class Scanner:
                 break
         yield from self._match(extracted, piece, summary)
         if opened.headless and splitter.counts.lines and piece.number == 0:
-            summary.note_unreadable(opened.head)
+            undated = opened.windows is not None and opened.windows.lacks_date
+            summary.note_unreadable(opened.head, undated=undated)
         yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
 
     def _match(
@@ -154,7 +160,7 @@ def _read_document(
         summary.note_cut()
     account = summary.to_account(lines.counts)
     account |= {"layouts": {document.name: lines.counts.records}, "document": True}
-    account |= {"yearless": document.is_host_log, "wrapper": None}
+    account |= {"yearless": document.is_host_log, "forms": {}}
     yield _account_row(piece.file, piece.number, account)
 
 
@@ -169,7 +175,7 @@ class _PieceSummary:
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
-        self._wrapper = opened.wrappers.name if opened.wrappers else None
+        self._names = opened.windows.names if opened.windows else [""]
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
         self.parts = PieceParts(groups)
@@ -207,8 +213,12 @@ class _PieceSummary:
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
 
-    def note_unreadable(self, head: bytes) -> None:
-        if head.count(0) > len(head) * _BINARY_SHARE:
+    def note_unreadable(self, head: bytes, *, undated: bool) -> None:
+        if undated:
+            self._notes.append(
+                "times without a date: put the day into the file's name (server.log.2026-11-18)"
+            )
+        elif head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
         else:
             self._notes.append("no known log layout at its beginning")
@@ -251,7 +261,7 @@ class _PieceSummary:
             "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,
-            "wrapper": self._wrapper,
+            "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
             "container": self._piece.container,
             "sha256": self._digest.hexdigest() if self._digest else None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from forensics.ingest.budget import ZEROS_WEIGH, Budget
 from forensics.ingest.container_accounts import ContainerAccount
-from forensics.ingest.formats import SNIFF_BYTES, sniff_format
+from forensics.ingest.formats import SNIFF_BYTES, name_unread, sniff_format
 from forensics.ingest.read_plan import FilePlanner, Split
 from forensics.ingest.tar_reader import TarMember, TarReader
 from forensics.ingest.unpacking import SAME_NAME, UniqueNames, name_text
@@ -97,7 +97,7 @@ def _add_member(
     file.seek(member.data_at)
     head = file.read(min(SNIFF_BYTES, member.stored))
     label, steps = f"{planner.label}!{name}", (("tar", name),)
-    if sniff_format(head) == "plain":
+    if sniff_format(head) == "plain" and name_unread(head) is None:
         planner.add_ranges(label, member.data_at, member.stored, account, steps)
     else:
         size = member.stored

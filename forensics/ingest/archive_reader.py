@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import IO
 
+from forensics.ingest import window_stacks
 from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
@@ -22,8 +24,10 @@ from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.tar_reader import TarReader
 from forensics.ingest.unpacking import BLOCK, UnpackedFile, Unpacker, read_blocks
+from forensics.ingest.window_stacks import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
+from forensics.ingest.written_times import day_in_name
 from forensics.ingest.zip_headers import ZipEntry, ZipError, read_directory
 from forensics.ingest.zip_reader import open_entry
 from forensics.lib import storage
@@ -89,6 +93,8 @@ class FilePart:
     head: bytes | None = None
     whole: bool = True
     before: bytes = b""
+    # Reads a window of the file, if the blocks are only a part of it.
+    read_window: Callable[[int], tuple[bytes, bool]] | None = None
     container: str | None = None
 
 
@@ -96,7 +102,7 @@ class FilePart:
 class OpenedPart:
     """A part that is ready to be split: what its head tells, and its blocks, the last one marked.
 
-    `headless`: the head of the file has no record.
+    `headless`: the head of the file has no record. `windows` finds how the lines are written.
     """
 
     head: bytes
@@ -104,28 +110,55 @@ class OpenedPart:
     headless: bool
     splitter: Splitter
     blocks: Iterator[tuple[bytes, bool]]
+    windows: WindowReader | None = None
 
 
 def open_splitter(
-    part: FilePart, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
+    part: FilePart,
+    signatures: Sequence[Signature],
+    wrappers: Sequence[Wrapper] | None = None,
+    judge: LineJudge | None = None,
 ) -> OpenedPart:
-    """Judge a part by the head of its file: whether its lines are a document, or a log's own."""
-    head, blocks = (part.head, part.blocks) if part.head is not None else _peek(part.blocks)
+    """Judge a part by the head of its file: whether its lines are a document, or a log's own.
+
+    With a `judge`, every window of a log is judged by itself.
+    """
+    blocks = part.blocks
+    if judge is not None and part.read_window is None:
+        blocks = _align(blocks)
+    head, blocks = (part.head, blocks) if part.head is not None else _peek(blocks)
     known = shipped_wrappers() if wrappers is None else wrappers
     document = find_document(head, known)
     if document is None:
-        return _open_lines(replace(part, head=head, blocks=blocks), signatures, known)
+        part = replace(part, head=head, blocks=blocks)
+        return _open_lines(part, signatures, known, judge)
     text = preview(type(document)([*document.readers]), head)
-    inner = _open_lines(FilePart(part.file, iter(()), part.unpacked, head=text), signatures, known)
+    inside = FilePart(part.file, iter(()), part.unpacked, head=text)
+    inner = _open_lines(inside, signatures, known, judge)
     splitter = DocumentSplitter(document, inner.splitter, first=part.number == 0)
     return replace(inner, head=head, splitter=splitter, blocks=_mark_last(blocks))
 
 
 def _open_lines(
-    part: FilePart, signatures: Sequence[Signature], known: Sequence[Wrapper]
+    part: FilePart,
+    signatures: Sequence[Signature],
+    known: Sequence[Wrapper],
+    judge: LineJudge | None,
 ) -> OpenedPart:
     """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
     head, blocks = part.head or b"", part.blocks
+    if judge is not None:
+        windows = WindowReader(judge, head, known, part.read_window, day_in_name(part.file))
+        options = SplitterOptions(
+            offset=part.begin,
+            limit=part.limit,
+            continues_split=part.number > 0,
+            before=part.before,
+            windows=windows,
+        )
+        splitter = RecordSplitter(signatures, options)
+        marked = _mark_last(blocks)
+        return OpenedPart(head, windows.first_stack, windows.headless, splitter, marked, windows)
     wrappers = detect_wrappers(head, signatures, known)
     probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
     probe.feed(head[:HEAD_BYTES], final=True)
@@ -202,8 +235,14 @@ def _unpack(split: Split, file: IO[bytes], unpacker: Unpacker) -> Iterator[Unpac
         if not split.steps:
             yield from unpacker.unpack_records(split.file, entries, split.entries)
             return
-        for _, source in entries:
-            yield from unpacker.unpack(split.file, source, split.steps, split.container)
+        entry = next(entries, None)
+        if entry is not None:
+            yield from unpacker.unpack(split.file, entry[1], split.steps, split.container)
+        elif split.container is not None:
+            account = ContainerAccount(split.container)
+            why = "the directory of the zip has changed since reading began"
+            yield unpacker.refuse(split.file, why, account)
+            unpacker.finished.append(account)
 
 
 def _records(
@@ -279,6 +318,26 @@ def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return head, chain([head], blocks)
 
 
+def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut blocks anew, at the windows of the file."""
+    waiting: list[bytes] = []
+    size = 0
+    for block in blocks:
+        if not waiting and len(block) == window_stacks.WINDOW:
+            yield block
+            continue
+        waiting.append(block)
+        size += len(block)
+        while size >= window_stacks.WINDOW:
+            whole = b"".join(waiting)
+            yield whole[: window_stacks.WINDOW]
+            waiting, size = [whole[window_stacks.WINDOW :]], size - window_stacks.WINDOW
+            if not size:
+                waiting = []
+    if size:
+        yield b"".join(waiting)
+
+
 def _mark_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Yield blocks, each with whether it is the last one; there is always one."""
     previous = b""
@@ -302,7 +361,16 @@ def _open_range(split: Split, file: IO[bytes]) -> FilePart:
     part.whole = split.end - split.begin == split.size
     if not part.whole:
         part.head = b"".join(_read_range(file, split.data_offset, min(split.size, HEAD_BYTES)))
+        part.read_window = partial(_read_window, file, split)
     return part
+
+
+def _read_window(file: IO[bytes], split: Split, number: int) -> tuple[bytes, bool]:
+    """Read one window of the whole file of a split, and say whether it is the last one."""
+    begin = number * window_stacks.WINDOW
+    size = min(window_stacks.WINDOW, split.size - begin)
+    text = b"".join(_read_range(file, split.data_offset + begin, size))
+    return text, begin + window_stacks.WINDOW >= split.size
 
 
 def _read_planned(
@@ -345,7 +413,11 @@ def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
     while begin - len(line) > 0 and len(line) <= MAX_RECORD:
         size = min(_SMALL_BLOCK, begin - len(line))
         file.seek(split.data_offset + begin - len(line) - size)
-        line = file.read(size) + line
+        part = file.read(size)
+        if not part:
+            # The file has been cut since it was planned.
+            break
+        line = part + line
         found = line.rfind(b"\n", 0, -1)
         if found >= 0:
             return line[found + 1 :]

@@ -33,7 +33,7 @@ _SAMPLE, _SAMPLE_EVERY, _REPEATED_RATIO = 16 << 10, 1 << 20, 40
 
 # Where a file met that limit, so much more is looked at before all of it is given up.
 _MORE_REPEATED = 16 << 20
-ZEROS_WEIGH = 16
+ZEROS_WEIGH = 4
 # No log packs so well that there are more entries than one for so many bytes on disk.
 _DENSE_ENTRIES, _ENTRY_BYTES = 1_000, 8
 

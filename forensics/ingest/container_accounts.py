@@ -87,7 +87,11 @@ class ContainerAccount:
             "read": self.read,
             "left_out": sum(self.left_out.values()),
             "reasons": [
-                {"reason": reason, "entries": count, "examples": self.examples.get(reason, [])}
+                {
+                    "reason": mask_text(reason),
+                    "entries": count,
+                    "examples": [mask_text(name) for name in self.examples.get(reason, [])],
+                }
                 for reason, count in reasons
             ],
             "damaged": mask_text("; ".join(self.faults)) or None,

@@ -20,6 +20,7 @@ from forensics.ingest.formats import (
     sniff_format,
 )
 from forensics.ingest.inputs import Inputs
+from forensics.ingest.tar_headers import is_headless_tar
 from forensics.ingest.unpacking import UniqueNames, UnpackStep
 from forensics.ingest.zip_headers import END, END_RECORD
 from forensics.lib import storage
@@ -255,6 +256,8 @@ class FilePlanner:
         with storage.open_file(self.path) as file:
             head = file.read(SNIFF_BYTES)
             kind = sniff_format(head)
+            if kind == "plain" and is_headless_tar(head):
+                kind = "tar"
             if kind == "plain" and _ends_a_zip(file, head, size):
                 kind = "zip"
             if size > self.limits.unpacked_bytes:

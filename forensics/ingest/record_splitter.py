@@ -26,6 +26,7 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
+from forensics.ingest.window_stacks import WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
@@ -61,6 +62,8 @@ class LineCounts:
     stray_lines: int = 0
     long_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
+    # records by the stack of wrappers that opened them, where there was one
+    forms: dict[int, int] = field(default_factory=dict)
     # the same by who wrote the lines, where something around them says so
     origins: dict[Origin, dict[str, int]] = field(default_factory=dict)
 
@@ -91,7 +94,8 @@ class SplitterOptions:
 
     `continues_split`: lines before the first record belong to the split before.
     `headless`: the file's head has no record, so lines without a header belong to no record.
-    `wrappers`: what the lines are wrapped in; `before`: the line before `offset`.
+    `wrappers`: what all lines are wrapped in, or `windows`: what finds it in each part of the file;
+    `before`: the line before `offset`.
     """
 
     offset: int = 0
@@ -100,6 +104,7 @@ class SplitterOptions:
     headless: bool = False
     wrappers: WrapperStack | None = None
     before: bytes = b""
+    windows: WindowReader | None = None
 
 
 class RecordSplitter:
@@ -118,7 +123,10 @@ class RecordSplitter:
         self._skipping = part.continues_split
         self._headless = part.headless
         self._unwrapping = part.wrappers
+        self._windows = part.windows
         self._torn = part.wrappers is not None and part.wrappers.is_split(part.before)
+        if part.windows is not None:
+            self._torn = part.windows.is_split(part.before, part.offset)
         self._owner: bytes | None = None
         self._seen = False
         self._tail = b""
@@ -146,9 +154,13 @@ class RecordSplitter:
         lines = find_lines(text, final=final)
         if self._unwrapping:
             lines = self._unwrapping.unwrap(lines, torn_before=self._torn)
-        return lines.with_kinds(
+        lines = lines.with_kinds(
             match_starts(lines.data, lines.starts, lines.own_ends, self._signatures)
         )
+        if self._windows:
+            self._windows.learn(lines, self._offset, len(text), final=final)
+            return self._windows.read(lines, self._offset, torn_before=self._torn)
+        return lines
 
     def _drop(self, block: bytes) -> bytes:
         """Skip the rest of a line that is too long; its bytes still count."""
@@ -191,6 +203,8 @@ class RecordSplitter:
         # What the next block must know of the last line and the last record.
         if lines.continues is not None and len(lines):
             self._torn = bool(lines.continues[-1])
+        elif len(lines):
+            self._torn = False
         if owned.origins is not None and len(rows):
             self._owner = owned.origins[int(rows[-1])].as_py()
         return records
@@ -198,7 +212,10 @@ class RecordSplitter:
     def _begins(self, lines: Lines) -> Flags:
         """Mark the lines at which a split may begin: records, or in a headless file all lines."""
         if not self._headless:
-            return lines.kinds > 0
+            begins: Flags = lines.kinds > 0
+            if lines.loose is None:
+                return begins
+            return begins | (lines.loose & (True if lines.continued is None else ~lines.continued))
         return np.ones(len(lines), np.bool_) if lines.continued is None else ~lines.continued
 
     def _owned(self, lines: Lines) -> int:
@@ -250,14 +267,17 @@ class RecordSplitter:
         """Return the first line that is no part of each record."""
         following: Offsets
         following = records + 1 if self._headless else np.append(records[1:], len(lines))
-        if lines.continues is None:
+        if lines.continues is None and lines.loose is None:
             return following
-        if self._headless:
+        if self._headless and lines.continues is not None:
             following = last_line_parts(lines.continues)[records] + 1
-        # Wrapped text is shorter than the file; how much is kept depends on the file.
-        near = np.searchsorted(lines.block_starts, lines.block_starts[records] + MAX_RECORD)
         others = np.append(np.flatnonzero(foreign), len(lines))
         first = others[np.searchsorted(others, records)]
+        if lines.continues is None:
+            alone: Offsets = np.minimum(following, first)
+            return alone
+        # Wrapped text is shorter than the file; how much is kept depends on the file.
+        near = np.searchsorted(lines.block_starts, lines.block_starts[records] + MAX_RECORD)
         bounded: Offsets = np.minimum(np.minimum(following, near), first)
         return bounded
 
@@ -270,6 +290,10 @@ class RecordSplitter:
         for kind, count in zip(*np.unique(lines.kinds, return_counts=True), strict=True):
             if kind:
                 counts.layouts[int(kind)] = counts.layouts.get(int(kind), 0) + int(count)
+        if lines.forms is not None:
+            numbers = np.unique(lines.forms[records], return_counts=True)
+            for form, count in zip(*numbers, strict=True):
+                counts.forms[int(form)] = counts.forms.get(int(form), 0) + int(count)
         others = np.flatnonzero(lines.kinds == 0)
         blank = _find_blank(lines.data, lines.starts[others], lines.own_ends[others])
         first = 0 if self._seen else int(records[0]) if len(records) else len(lines)

@@ -47,6 +47,10 @@ class Lines:
     continues: Flags | None = None
     continued: Flags | None = None
     origins: pa.Array | None = None
+    # Which stack of wrappers opened each, if several may.
+    forms: Offsets | None = None
+    # Lines of a part of a file without records, which belong to no record.
+    loose: Flags | None = None
 
     def __len__(self) -> int:
         """Return the number of lines."""
@@ -78,6 +82,8 @@ class Lines:
             continues=None if self.continues is None else self.continues[rows],
             continued=None if self.continued is None else self.continued[rows],
             origins=None if self.origins is None else self.origins[rows],
+            forms=None if self.forms is None else self.forms[rows],
+            loose=None if self.loose is None else self.loose[rows],
         )
 
     def with_kinds(self, kinds: npt.NDArray[np.uint8]) -> Lines:
@@ -89,6 +95,8 @@ class Lines:
     def foreign_lines(self, owner: bytes | None) -> Flags:
         """Mark lines after a record that another writer wrote; `owner` wrote the last record."""
         foreign = np.zeros(len(self), np.bool_)
+        if self.loose is not None:
+            foreign |= self.loose & (self.kinds == 0)
         if self.origins is None:
             return foreign
         records = np.flatnonzero(self.kinds)
@@ -98,8 +106,54 @@ class Lines:
             [pa.array([owner], pa.binary()), self.origins.take(pa.array(records))]
         )
         differs = pc.not_equal(self.origins.take(pa.array(others)), owners.take(pa.array(above)))
-        foreign[others] = pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+        foreign[others] |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
         return foreign
+
+
+def concat_lines(parts: Sequence[Lines]) -> Lines:
+    """Put lines of one block together that were read in different ways."""
+    texts, shifts, length = [], [], 0
+    for part in parts:
+        begin = int(part.starts[0])
+        texts.append(part.data[begin : part.text_length])
+        shifts.append(length - begin)
+        length += part.text_length - begin
+    data: Bytes = np.concatenate([*texts, np.zeros(PADDING, np.uint8)])
+
+    def flags(name: str) -> Flags | None:
+        columns = [getattr(part, name) for part in parts]
+        if all(column is None for column in columns):
+            return None
+        blank = [np.zeros(len(part), np.bool_) for part in parts]
+        pairs = zip(columns, blank, strict=True)
+        return np.concatenate([none if column is None else column for column, none in pairs])
+
+    origins = None
+    if any(part.origins is not None for part in parts):
+        origins = pa.concat_arrays(
+            [pa.nulls(len(p), pa.binary()) if p.origins is None else p.origins for p in parts]
+        )
+    forms = None
+    if any(part.forms is not None for part in parts):
+        forms = np.concatenate(
+            [np.zeros(len(p), np.int64) if p.forms is None else p.forms for p in parts]
+        )
+    moved = list(zip(parts, shifts, strict=True))
+    return Lines(
+        data=data,
+        block_starts=np.concatenate([part.block_starts for part in parts]),
+        block_ends=np.concatenate([part.block_ends for part in parts]),
+        size=parts[-1].size,
+        starts=np.concatenate([part.starts + shift for part, shift in moved]),
+        ends=np.concatenate([part.ends + shift for part, shift in moved]),
+        text_length=length,
+        kinds=np.concatenate([part.kinds for part in parts]),
+        continues=flags("continues"),
+        continued=flags("continued"),
+        origins=origins,
+        forms=forms,
+        loose=flags("loose"),
+    )
 
 
 def find_lines(text: bytes, *, final: bool) -> Lines:

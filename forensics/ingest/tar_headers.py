@@ -5,6 +5,7 @@ Nothing here reads data: `tar_reader.py` walks from header to header.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from forensics.ingest.formats import TAR_BLOCK, tar_checksum_fits
@@ -28,6 +29,9 @@ _GNU = b"ustar  \0"
 _SPARSE_AT, _SPARSE_WIDTH = 386, 24
 # More records of a header say nothing of a log.
 _MAX_RECORDS = 20_000
+# The checksum of a header, the type, a link's name, and a known form or none.
+_HEADER = re.compile(rb"[ 0-7]{6}[ 0-7\0]{2}(?=.{101}(?:ustar|\0{8}))", re.DOTALL)
+_CHECKSUM_AT = 148
 # (offset, length) of the parts of a file that are stored; all else are holes.
 SparseMap = tuple[tuple[int, int], ...]
 
@@ -81,6 +85,21 @@ def parse_header(block: bytes, *, damaged: bool = False) -> TarHeader | None:
     real = _number(block[483:495])
     parts = parse_sparse(block, _SPARSE_AT, 4)
     return TarHeader(full, kind, size, b"", parts, block[482] != 0, real or 0)
+
+
+def find_header(data: bytes, begin: int = 0) -> int | None:
+    """Find the first valid header, at any byte: a damaged stream has lost its blocks."""
+    for found in _HEADER.finditer(data, begin + _CHECKSUM_AT):
+        start = found.start() - _CHECKSUM_AT
+        block = data[start : start + TAR_BLOCK]
+        if len(block) == TAR_BLOCK and block[0] > 32 and parse_header(block):
+            return start
+    return None
+
+
+def is_headless_tar(head: bytes) -> bool:
+    """Return True if a tar whose first header is damaged begins like this."""
+    return b"\0" in head[:TAR_BLOCK] and find_header(head) is not None
 
 
 def parse_sparse(block: bytes, at: int, count: int) -> SparseMap:

@@ -6,7 +6,6 @@ what has no header is handed on as a file of its own, up to the next header.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +20,7 @@ from forensics.ingest.tar_headers import (
     SPECIAL,
     SparseMap,
     TarHeader,
+    find_header,
     is_sound_map,
     padded,
     parse_header,
@@ -32,9 +32,6 @@ from forensics.ingest.tar_headers import (
 _SEARCH = 1 << 20
 _COPY = 256 << 10
 _ZEROS = bytes(TAR_BLOCK)
-# The checksum of a header, the type, a link's name, and a known form or none.
-_HEADER = re.compile(rb"[ 0-7]{6}[ 0-7\0]{2}(?=.{101}(?:ustar|\0{8}))", re.DOTALL)
-_CHECKSUM_AT = 148
 _HOLE = bytes(64 << 10)
 
 
@@ -175,6 +172,8 @@ class TarReader:
     def _end(self, rest: bytes, *, zeros: int, seen: bool) -> None:
         if rest.strip(b"\0"):
             self._fault(f"the archive ends in the middle of a header: {len(rest)} bytes are left")
+        elif self.expects_end and self._input.at % TAR_BLOCK:
+            self._fault("its length is no multiple of 512 bytes: some are missing, or too many")
         elif self.expects_end and zeros < 1 and seen:
             self._fault("the archive has no end mark: it may have been cut off behind this member")
 
@@ -368,7 +367,7 @@ class _Input(ForwardInput):
         while True:
             more = self.take_some(_SEARCH)
             data += more
-            found = _find_header(data, 1 if first else 0)
+            found = find_header(data, 1 if first else 0)
             if found is not None:
                 self.back(data[found:])
                 if found:
@@ -382,13 +381,3 @@ class _Input(ForwardInput):
             if len(data) > keep:
                 yield data[: len(data) - keep]
                 data, first = data[len(data) - keep :], False
-
-
-def _find_header(data: bytes, begin: int) -> int | None:
-    """Find the first valid header, at any byte: a damaged stream has lost its blocks."""
-    for found in _HEADER.finditer(data, begin + _CHECKSUM_AT):
-        start = found.start() - _CHECKSUM_AT
-        block = data[start : start + TAR_BLOCK]
-        if len(block) == TAR_BLOCK and block[0] > 32 and parse_header(block):
-            return start
-    return None

@@ -17,6 +17,7 @@ from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import COMPRESSIONS, PeekableStream, Readable, decompress
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.formats import TEXT_FORMATS, is_program, name_unread, sniff_format
+from forensics.ingest.tar_headers import is_headless_tar
 from forensics.ingest.tar_reader import TarMember, TarReader
 from forensics.ingest.text_decoding import decode_text
 from forensics.ingest.zip_headers import ZipEntry
@@ -176,6 +177,8 @@ class Unpacker:
     def _open(self, source: Readable, place: _Place) -> Iterator[UnpackedFile]:
         head = PeekableStream(source)
         kind = sniff_format(head.head)
+        if kind == "plain" and is_headless_tar(head.head):
+            kind = "tar"
         if kind == "plain" and is_program(head.head) and self._is_self_extracting(head):
             kind = "zip"
         if kind in COMPRESSIONS or kind in _ARCHIVES:
@@ -264,6 +267,8 @@ class Unpacker:
     def _finish(self, account: ContainerAccount, walk: _Walk | None) -> None:
         for fault in walk.faults if walk else ():
             account.note_fault(fault)
+        if walk and walk.notes:
+            account.how = "; ".join([account.how, *walk.notes])
         account.limits = list(dict.fromkeys(self.budget.met))
         self.finished.append(account)
 

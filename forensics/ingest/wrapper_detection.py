@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,10 @@ _LINE_FEED, _RETURN, _OBJECT = 10, 13, ord("{")
 
 @dataclass(frozen=True)
 class WrapperStack:
-    """The wrappers of one file, the outermost first."""
+    """The wrappers of some lines, the outermost first; `is_found`: some are not shipped ones."""
 
     wrappers: tuple[Wrapper, ...]
+    is_found: bool = False
 
     @property
     def name(self) -> str:
@@ -51,22 +52,15 @@ class WrapperStack:
         """Rewrite the text of lines; `torn_before`: the line before goes on in the first one."""
         if not len(lines):
             return lines
-        texts = to_texts(lines)
+        return texts_to_lines(lines, self.open(to_texts(lines)), torn_before=torn_before)
+
+    def open(self, texts: TextBuffer) -> TextBuffer:
+        """Take all wrappers off; `carried` marks the texts that had one of them."""
+        carried = np.zeros(len(texts), np.bool_)
         for wrapper in self.wrappers:
             texts = wrapper.unwrap(texts)
-        return Lines(
-            data=texts.data,
-            block_starts=lines.block_starts,
-            block_ends=lines.block_ends,
-            size=lines.size,
-            starts=texts.starts,
-            ends=_ends(texts),
-            text_length=int(texts.bounds[-1]),
-            kinds=lines.kinds,
-            continues=texts.continues,
-            continued=np.append(torn_before, texts.continues[:-1]),
-            origins=texts.origins,
-        )
+            carried |= texts.carried
+        return replace(texts, carried=carried)
 
     def is_split(self, line: bytes) -> bool:
         """Return True if a line, the one before a split, goes on in the next."""
@@ -74,6 +68,32 @@ class WrapperStack:
             return False
         torn = self.unwrap(find_lines(line, final=True), torn_before=False).continues
         return torn is not None and bool(torn[-1])
+
+
+def texts_to_lines(lines: Lines, texts: TextBuffer, *, torn_before: bool) -> Lines:
+    """Return lines with the text that wrappers made of them."""
+    return Lines(
+        data=texts.data,
+        block_starts=lines.block_starts,
+        block_ends=lines.block_ends,
+        size=lines.size,
+        starts=texts.starts,
+        ends=_ends(texts),
+        text_length=int(texts.bounds[-1]),
+        kinds=lines.kinds,
+        continues=texts.continues,
+        continued=np.append(torn_before, texts.continues[:-1]),
+        origins=texts.origins,
+    )
+
+
+def find_wrapped(lines: Sequence[bytes], wrappers: Sequence[Wrapper]) -> list[bytes]:
+    """Return the lines that seem to be in the wrapper that most of them have, if any has one."""
+    best: list[bytes] = []
+    for wrapper in wrappers:
+        some = [line for line in lines if wrapper.looks_wrapped(line)]
+        best = max(best, some, key=len)
+    return best
 
 
 def detect_wrappers(

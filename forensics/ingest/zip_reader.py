@@ -141,6 +141,7 @@ class ZipStream:
         self._seen: set[int] = set()
         self._listed: dict[int, bytes] = {}
         self._ended = self._has_directory = False
+        self._found = self._promised = 0
 
     def __iter__(self) -> Iterator[tuple[ZipEntry, Readable]]:
         """Yield entries with their text; what is left of one is skipped before the next."""
@@ -184,6 +185,7 @@ class ZipStream:
         entry, length = found
         self._input.skip(length)
         self._seen.add(hash(entry.name))
+        self._found += 1
         return entry, _EntryData(self._input, entry, self._budget)
 
     def _central(self) -> bool:
@@ -205,6 +207,7 @@ class ZipStream:
         record = self._input.take(END_RECORD.size)
         if len(record) == END_RECORD.size:
             self._ended = True
+            self._promised += END_RECORD.unpack(record)[4]
             self._input.skip(END_RECORD.unpack(record)[-1])
 
     def _resync(self) -> bool:
@@ -244,6 +247,9 @@ class ZipStream:
                 self.faults.append(f"the archive breaks off: {self._input.damage}")
         elif not self._ended:
             self.faults.append("its directory is missing: the zip was cut off")
+        if self._promised > self._found:
+            fault = f"its end names {self._promised} entries, and {self._found} were found"
+            self.faults.append(fault)
         self.missing = [name for key, name in self._listed.items() if key not in self._seen]
 
 

@@ -23,7 +23,7 @@ class Limits:
     # bytes of text for a byte of a compressed stream, counted once it gave `ratio_bytes`
     ratio: int = 500
     ratio_bytes: int = 8 << 30
-    # text of one file on disk that only repeats a few bytes; zeros count a sixteenth
+    # text of one file on disk that only repeats a few bytes; zeros count a quarter
     repeated_bytes: int = 64 << 20
     # entries of one archive
     entries: int = 200_000

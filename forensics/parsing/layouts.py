@@ -75,7 +75,8 @@ def sort_layouts(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
 
 def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
     unknown = sorted(set(node) - _KEYS)
-    missing = sorted({"id", "match", "time", "examples"} - set(node))
+    given = {key for key, value in node.items() if value is not None}
+    missing = sorted({"id", "match", "time", "examples"} - given)
     if unknown or missing:
         word = f"unknown key {unknown[0]!r}" if unknown else f"no {missing[0]!r}"
         line = line_of(node, unknown[0]) if unknown else 1
@@ -93,7 +94,7 @@ def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
     shape = before + time.shape.replace("d", "\0")
     opening, closing = _ends(node["match"], {"time": time.pattern})
     return Layout(
-        id=node["id"],
+        id=str(node["id"]),
         template=template,
         opening=opening,
         closing=closing,
@@ -102,8 +103,8 @@ def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
         signature=Signature.of(shape, digits="\0"),
         logger=node.get("logger"),
         examples=tuple(node["examples"]),
-        refuses=tuple(node.get("refuses", ())),
-        origin=Problem(str(path), 1, node["id"]),
+        refuses=tuple(node.get("refuses") or ()),
+        origin=Problem(str(path), 1, str(node["id"])),
     )
 
 

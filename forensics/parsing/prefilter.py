@@ -258,9 +258,13 @@ class Prefilter:
         """
         chosen = np.full(len(texts), _ANYTHING, _SMALL)
         left = np.arange(len(texts))
-        for layout in sort_by_fit(texts, layouts):
+        for place, layout in enumerate(sort_by_fit(texts, layouts)):
             some = texts if len(left) == len(texts) else texts.take(pa.array(left))
             numbers = _map_distinct(extract_loggers(some, layout), self._pattern_of_name)
+            if not place and layout.opening:
+                # The logger of a long message stands further down: any word could be taken for it.
+                left = left[numbers != _ANYTHING]
+                numbers = numbers[numbers != _ANYTHING]
             known = numbers != _ANYTHING
             chosen[left[known]] = numbers[known]
             left = left[numbers <= _ANYTHING]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.errors import Problem, RuleError, did_you_mean
+from forensics.errors import Problem, RuleError, did_you_mean, reading_page
 from forensics.events.packs import Pack
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
@@ -216,11 +216,12 @@ def load_expectations(packs: Sequence[Pack] = ()) -> list[Expectation]:
         new: dict[str, Expectation] = {}
         for page in pages:
             try:
-                for one in _expectations(page, problems):
-                    if one.id in new:
-                        says = f"the id {one.id!r} is taken (line {new[one.id].line})"
-                        problems.append(Problem(str(page), one.line, says))
-                    new[one.id] = one
+                with reading_page(str(page)):
+                    for one in _expectations(page, problems):
+                        if one.id in new:
+                            says = f"the id {one.id!r} is taken (line {new[one.id].line})"
+                            problems.append(Problem(str(page), one.line, says))
+                        new[one.id] = one
             except RuleError as error:
                 problems += error.problems
         known |= new

@@ -127,7 +127,7 @@ def profile_scan(
     for split in splits:
         for batch in scanner.scan(split):
             for account in map(json.loads, batch["account"].drop_null().to_pylist()):
-                profile.bytes += account.get("bytes", 0)
+                profile.bytes += account.get("bytes") or 0
                 profile.records += account.get("records", 0)
                 profile.events += account.get("events", 0)
     profile.steps[_OTHER_STEPS] = perf_counter() - begin - sum(profile.steps.values())

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from forensics import schemas
 from forensics.errors import ForensicsError
 from forensics.lib.folder_lock import LOCK_FILE, find_owner
+from forensics.lib.text_format import parse_millis
 
 FINDINGS_FILE, RESULT_FILE = "findings.json", "_RESULT.json"
 _ADVICE = "Make it anew with kafka-forensics postmortem ARCHIVE... -o OUT."
@@ -27,6 +29,7 @@ _INTERRUPTED = frozenset({1, 130})
 # A run of a hundred thousand partitions has 30 MB.
 _MOST_JSON_BYTES = 128 << 20
 _FIRST_TIME, _LAST_TIME = datetime(1900, 1, 1, tzinfo=UTC), datetime(2250, 1, 1, tzinfo=UTC)
+_FIRST_MILLIS, _LAST_MILLIS = (round(edge.timestamp() * 1000) for edge in (_FIRST_TIME, _LAST_TIME))
 _TABLES = {
     "events": schemas.EVENTS,
     "leadership": schemas.LEADERSHIP,
@@ -113,9 +116,21 @@ _DOCUMENT = {
 def read_document(path: Path) -> dict[str, Any]:
     """Read findings.json and check the shape of all that is read of it."""
     document = read_json(path)
-    for fault in _shape_faults(document, _DOCUMENT, ""):
+    for fault in chain(_shape_faults(document, _DOCUMENT, ""), _far_times(document)):
         raise ForensicsError(f"{path}: {fault}. {_ADVICE}")
     return document
+
+
+def _far_times(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield times that no log can have; a text that is no time at all is as good as none."""
+    holders = [("window", document.get("window") or {})]
+    findings = enumerate(document.get("findings") or ())
+    holders += [(f"findings[{at}]", finding) for at, finding in findings]
+    for place, holder in holders:
+        for key in ("from", "to"):
+            millis = parse_millis(holder.get(key))
+            if millis is not None and not _FIRST_MILLIS <= millis <= _LAST_MILLIS:
+                yield f"{place}.{key} is {holder[key]}, when there was no Kafka"
 
 
 def _shape_faults(value: Any, shape: Any, place: str) -> Iterator[str]:

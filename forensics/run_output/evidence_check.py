@@ -161,13 +161,24 @@ def _with_quote(run: RunOutput, cited: Evidence) -> Evidence:
     return Evidence(cited.file, cited.line, fullest["text"] or "", fullest["rule"])
 
 
+_REWRITTEN = re.compile(
+    r"^\[~?[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8},[0-9]{6}Z?\] \S+ "
+    r"(?P<message>.+?)(?: \([\w.$-]+\))?$"
+)
+
+
 def _is_quote(text: str, line: bytes) -> bool:
     """Return True if a text is a line, or the begin of a long one."""
     # Quotes are masked; mask both, since an older run may not have been.
     whole, quote = (mask_text(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
     # Tables cut bytes, so that the last character may be half of one.
     start = quote.rstrip("\ufffd")
-    return quote == whole or (len(quote.encode()) >= MIN_CUT_BYTES and whole.startswith(start))
+    cut = len(quote.encode()) >= MIN_CUT_BYTES
+    if quote == whole or (cut and whole.startswith(start)):
+        return True
+    # A record whose layout was found in the file is quoted as Kafka would have written it.
+    record = _REWRITTEN.match(start)
+    return record is not None and record["message"].strip() in whole
 
 
 def _readable(text: str) -> str:

@@ -222,3 +222,23 @@ def test_a_wrapper_that_does_not_hold_is_named(tmp_path: Path) -> None:
     assert {"id 'acme-shipper' is taken", "'json' must name the keys of 'message'"} == {
         problem.message.partition(" by ")[0] for problem in problems
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pack", "disable: [{}]\n"),
+        ("pack", "disable: true\n"),
+        ("layouts__own", "id: {}\nmatch: 1.5\ntime: [1]\nexamples: []\n"),
+        ("kinds__own", "x: {means: [1], context: {}}\n"),
+        ("events__own", "id: []\nkind: {}\nlogger: 7\nwordings: {a: 1}\n"),
+        ("wrappers__own", "id: {}\nexamples: 7\nrefuses: {}\njson: 3\n"),
+    ],
+)
+def test_values_of_any_type_are_problems_and_no_accidents(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    _, problems = merge_packs([pack(tmp_path, **{name: text})])
+
+    assert name.startswith("kinds") or problems
+    assert all(problem.file.endswith(f"{name.replace('__', '/')}.yaml") for problem in problems)

@@ -25,7 +25,7 @@ from forensics.ingest.formats import sniff_format
 from forensics.lib.yaml_with_lines import FileText, rule_files
 from forensics.parsing.layouts import load_layouts
 from forensics.pipeline import finish_run
-from forensics.report.page import draw_report
+from forensics.report.page import redraw_report
 from forensics.sandbox import run_archives
 from forensics.settings import Settings
 from tests.fuzz import inputs
@@ -151,7 +151,7 @@ def saved_outputs_are_read_or_refused(random: Random, folder: Path) -> None:
     shutil.copytree(_saved_run(), out)
     name = random.choice(sorted(path for path in out.rglob("*") if path.is_file()))
     name.write_bytes(inputs.damage(random, name.read_bytes()))
-    says = _refusal(lambda: draw_report(out))
+    says = _refusal(lambda: redraw_report(out))
     assert says is None or says.strip()
 
 

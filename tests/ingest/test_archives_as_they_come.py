@@ -126,17 +126,88 @@ def _objects(make: Callable[[Record], Mapping[str, Any]]) -> Tree:
     return records_as(lambda one: json.dumps(make(one)))
 
 
+def _half_and_half(front: Callable[[str, Record], str], back: Callable[[str, Record], str]) -> Tree:
+    middle = {name: len(records) // 2 for name, records in RECORDS.items()}
+    first, second = lines_as(front), lines_as(back)
+    cut = {
+        name: sum(one.text.count("\n") + 1 for one in records[: middle[name]])
+        for name, records in RECORDS.items()
+    }
+    return {
+        name: b"".join(
+            first[name].splitlines(keepends=True)[: cut[name]]
+            + second[name].splitlines(keepends=True)[cut[name] :]
+        )
+        for name in RECORDS
+    }
+
+
+def _bare(line: str, _record: Record) -> str:
+    return line
+
+
+def _cri(line: str, one: Record) -> str:
+    return f"{one.at('%Y-%m-%dT%H:%M:%S.%L')}111111Z stdout F {line}"
+
+
 def _docker(line: str, one: Record) -> str:
     time = one.at("%Y-%m-%dT%H:%M:%S.%LZ")
     return json.dumps({"log": line + "\n", "stream": "stdout", "time": time})
+
+
+def _dated(form: str) -> Tree:
+    """Write Kafka's own layout with another form of time."""
+    return records_as(
+        lambda one: f"[{one.at(form)}] {one.level} {one.message} ({one.logger}){one.trace}"
+    )
 
 
 _ISO = "%Y-%m-%dT%H:%M:%S.%LZ"
 _COMMA = "%Y-%m-%d %H:%M:%S,%L"
 
 WRITTEN: dict[str, Callable[[], Tree]] = {
+    "padded level": lambda: records_as(
+        lambda one: f"[{one.at(_COMMA)}] {one.level:<5} {one.message} ({one.logger}){one.trace}"
+    ),
+    "thread before the level": lambda: records_as(
+        lambda one: f"[{one.at(_COMMA)}] [main] {one.level} {one.message} ({one.logger}){one.trace}"
+    ),
+    "microseconds": lambda: _dated("%Y-%m-%d %H:%M:%S,%L123"),
+    "a dot before the milliseconds": lambda: _dated("%Y-%m-%d %H:%M:%S.%L"),
+    "a zone": lambda: _dated("%Y-%m-%d %H:%M:%S,%L +0000"),
+    "T between date and time": lambda: _dated("%Y-%m-%dT%H:%M:%S,%L"),
+    "twelve hours": lambda: _dated("%Y-%m-%d %I:%M:%S,%L %p"),
+    "names of months": lambda: _dated("%d %b %Y %H:%M:%S,%L"),
+    "milliseconds of the epoch": lambda: _dated("%E"),
     "Strimzi, older": lambda: records_as(
         lambda one: f"{one.at(_COMMA)} {one.level} {one.message} ({one.logger}) [main]{one.trace}"
+    ),
+    "one blank in front": lambda: lines_as(lambda line, _: f" {line}"),
+    "indented by four": lambda: lines_as(lambda line, _: f"    {line}"),
+    "a time before every line": lambda: lines_as(lambda line, one: f"{one.at(_ISO)} {line}"),
+    "zeros trimmed from times": lambda: lines_as(
+        lambda line, one: f"{one.at('%Y-%m-%dT%H:%M:%S.%L').rstrip('0').rstrip('.')}Z {line}"
+    ),
+    "stern": lambda: lines_as(lambda line, _: f"cluster-kafka-0 kafka {line}"),
+    "kubetail": lambda: lines_as(lambda line, _: f"[cluster-kafka-0] {line}"),
+    "journal, short-full": lambda: lines_as(
+        lambda line, one: f"{one.at('%a %Y-%m-%d %H:%M:%S')} UTC host kafka[12]: {line}"
+    ),
+    "journal, short-unix": lambda: lines_as(
+        lambda line, one: f"{one.epoch_millis / 1000:.6f} host kafka[12]: {line}"
+    ),
+    "syslog with its priority": lambda: lines_as(
+        lambda line, one: f"<30>{one.at('%b %d %H:%M:%S')} host kafka[12]: {line}"
+    ),
+    "grep -n": lambda: lines_as(lambda line, one: f"{one.millis}:{line}"),
+    "quoted": lambda: lines_as(lambda line, _: f"> {line}"),
+    "colours around the level": lambda: records_as(
+        lambda one: (
+            f"[{one.at(_COMMA)}] \x1b[32m{one.level}\x1b[m {one.message} ({one.logger}){one.trace}"
+        )
+    ),
+    "colours in some lines": lambda: lines_as(
+        lambda line, one: f"\x1b[33m{line}\x1b[0m" if one.millis % 3 else line
     ),
     "carriage returns alone": lambda: {
         name: text.replace(b"\n", b"\r") for name, text in PLAIN.items()
@@ -182,6 +253,42 @@ WRITTEN: dict[str, Callable[[], Tree]] = {
     "Kibana's CSV": lambda: _csv(
         ["@timestamp", "message"], lambda one: [one.at("%b %d, %Y @ %H:%M:%S.%L"), one.text]
     ),
+    "Loki's API": lambda: {
+        "loki.json": json.dumps(
+            {
+                "status": "success",
+                "data": {
+                    "resultType": "streams",
+                    "result": [
+                        {
+                            "stream": {"pod": name.partition("/")[0]},
+                            "values": [
+                                [f"{one.epoch_millis}000000", line]
+                                for one in records
+                                for line in one.text.split("\n")
+                            ],
+                        }
+                        for name, records in RECORDS.items()
+                    ],
+                },
+            }
+        ).encode()
+    },
+    "CRI, then Docker": lambda: _half_and_half(_cri, _docker),
+    "plain, then CRI": lambda: _half_and_half(_bare, _cri),
+    "plain, then Docker": lambda: _half_and_half(_bare, _docker),
+    "CRI, then plain": lambda: _half_and_half(_cri, _bare),
+    "start-up text at the head": lambda: {
+        name: b"kafka: setting up volumes, please wait\n" * 11_000 + text
+        for name, text in PLAIN.items()
+    },
+    "docker compose": lambda: {
+        "all.log": b"".join(
+            b"%-12s | %s" % (name.partition("/")[0].encode(), line)
+            for name, lines in LINES.items()
+            for line in lines
+        )
+    },
     "a copy of the output of a start script": lambda: (
         PLAIN | {"broker-1/kafkaServer.out": b"JVM warning\n" + PLAIN["broker-1/server.log"]}
     ),

@@ -114,7 +114,7 @@ def test_a_log_that_shrinks_well_is_no_bomb() -> None:
 
 
 def test_what_only_repeats_itself_is_stopped() -> None:
-    budget = Budget(Limits(repeated_bytes=256 << 10))
+    budget = Budget(Limits(repeated_bytes=1 << 20))
     item = UnpackedFile(
         "zeros.gz", Decompressed(io.BytesIO(gzip.compress(bytes(32 << 20))), "gzip", budget)
     )

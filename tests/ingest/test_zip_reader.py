@@ -158,7 +158,7 @@ def test_entries_that_overlap_are_refused(tmp_path: Path) -> None:
 def test_entries_that_unpack_to_too_much_are_refused_by_the_plan(tmp_path: Path) -> None:
     path = tmp_path / "logs.zip"
     path.write_bytes(zipped({f"{n}.log": bytes(4 << 20) for n in range(9)}, zipfile.ZIP_DEFLATED))
-    plan = plan_reading([str(path)], limits=Limits(repeated_bytes=1 << 20))
+    plan = plan_reading([str(path)], limits=Limits(repeated_bytes=4 << 20))
 
     assert 4 == len(plan.splits)
     assert {"(limit ratio)"} == {why[-13:] for _, why in plan.problems}

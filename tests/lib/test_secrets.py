@@ -67,7 +67,7 @@ def test_nothing_stays_nothing() -> None:
 
 
 def test_half_a_surrogate_pair_is_no_obstacle() -> None:
-    assert mask_text("\udcff pwd=x") == "\udcff pwd=***"
+    assert mask_text("\udcff pwd=x") == r"\xff pwd=***"
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 4), (1, 4), (0, 3), (1, 3)])

@@ -161,11 +161,11 @@ def test_a_rule_of_ones_own_is_measured_too(log: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text(LOG)
-    (tmp_path / "logs.zip").write_bytes(b"PK\x03\x04 no zip")
+    (tmp_path / "logs.7z").write_bytes(b"7z\xbc\xaf\x27\x1c")
 
     done = said(tmp_path)
 
     assert done.exit_code == 0
     assert done.stderr.startswith("warning: ")
-    assert "logs.zip" in done.stderr
+    assert "logs.7z" in done.stderr
     assert ", 4 records, " in done.stdout

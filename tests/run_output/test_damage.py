@@ -90,6 +90,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     "a title": (changed(title=[1]), f"{FIRST}.title is a list, not a text"),
     "brokers": (changed(brokers=["a"]), f"{FIRST}.brokers[0] is a text, not a number"),
     "evidence": (changed(evidence=[3]), f"{FIRST}.evidence[0] is a number, not an object"),
+    "a far time": (changed(to="9999-12-31T23:59:59Z"), f"{FIRST}.to is 9999-12-31T23:59:59Z, when"),
     "a table of text": (part(lambda _: b"hello"), "part-0.parquet is no whole Parquet file"),
     "an empty table": (part(lambda _: b""), "part-0.parquet is no whole Parquet file"),
     "a cut table": (part(lambda data: data[:300]), "part-0.parquet is no whole Parquet file"),

@@ -1,0 +1,552 @@
+"""Finds the layout of log lines that no known layout reads, from a sample of them.
+
+Times and levels are looked for first. What nearly all lines have in the same order is the head of a
+record; what stands before it is a prefix, such as a collector writes. Behind it are thread, logger
+and message; loggers are found by Kafka's own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from forensics.ingest.found_layout import found_end, found_layout, found_prefix
+from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_form, gap_parts
+from forensics.ingest.wrappers import Wrapper
+from forensics.ingest.written_levels import LEVEL, find_levels
+from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
+
+# A head is looked for in so much of a line.
+_REACH = 400
+# So many of the lines that go as far must go one step further.
+_SHARE = 0.75
+_MAX_ELEMENTS = 6
+# Two times that belong together, or a time and a level, have no more than this between them.
+_NEAR, _CLOSE = 160, 8
+_OPENERS = re.compile(r"[\[(<{]*$")
+_CLOSERS = re.compile(r"[\])}>|:;,\"'\s-]*")
+_LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
+_BRACKET = re.compile(r"\[([^\[\]\n]*)\](?=\s|$)")
+_TOKEN = re.compile(r"[A-Za-z_][\w$]*(?:[.][\w$-]+)*(?:-[\w$]+)*")
+_PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?::(?:[0-9]+|%L|\?))?"
+_METHOD = r"\.[\w$<>]+(?:\([\w$.]*:?[0-9]*\))?" + _PLACE
+_PLACE_AT, _METHOD_AT = re.compile(_PLACE), re.compile(_METHOD)
+_SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
+_BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
+_LOGGER = r"[\w.$-]+"
+_DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
+_MESSAGE = r"(?P<message>[^\n]*?)"
+# Brackets that Kafka's own messages begin with name what they speak of.
+# Words that stand between every logger and its message.
+_SHARED_WORDS = re.compile(
+    r"\s*(?:[a-z]+\s+)?[\])}>|:;,\"'-]+(?=\s)|\s*(?:log|LOG)(?=\s)|\s*\w+=[\"']?"
+)
+_MIN_WORDS = 8
+_END_QUOTE = re.compile(r"\"[,\])}]*\s*$")
+_OWN_BRACKET = re.compile(r"=|[a-z] (?:on |id )?.*[0-9]$")
+_MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
+_MAX_TAIL = 100
+_REGULAR_PARTS = 12
+_MAX_GROUPS = 3
+_SOURCES = (".scala", ".java", ".kt", ".py", ".go")
+
+
+@dataclass(frozen=True)
+class _Element:
+    kind: str
+    begin: int
+    end: int
+
+
+@dataclass
+class _Pattern:
+    """A pattern that grows from left to right, and how people would write it."""
+
+    source: str = ""
+    shown: str = ""
+    has_logger: bool = False
+    rests: list[str] = field(default_factory=list)
+
+    def add(self, source: str, shown: str) -> None:
+        self.source += source
+        self.shown += shown
+
+    def add_parts(self, parts: Sequence[GapPart]) -> None:
+        for part in parts:
+            self.add(part.pattern, part.shown)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The head that a sample has in common, and the lines that have it."""
+
+    kinds: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[_Element, ...]], ...]
+    own_time: int | None
+    own_level: int | None
+
+    def gaps(self, at: int) -> list[str]:
+        """Return what stands before one element in each line."""
+        return [
+            line[(elements[at - 1].end if at else 0) : elements[at].begin]
+            for line, elements in self.lines
+        ]
+
+    def rests(self) -> list[str]:
+        """Return what follows the last element."""
+        last = len(self.kinds)
+        return [line[elements[last - 1].end if last else 0 :] for line, elements in self.lines]
+
+    def texts(self, at: int) -> list[str]:
+        """Return one element of each line."""
+        return [line[elements[at].begin : elements[at].end] for line, elements in self.lines]
+
+
+Day = tuple[int, int, int]
+
+
+def infer_layouts(
+    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+) -> Iterator[tuple[Wrapper, ...]]:
+    """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed.
+
+    `day` is that of the file, for times without a date.
+    """
+    yield infer_layout(lines, loggers, day)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        if elements := _elements(line):
+            key = (elements[0].kind, *gap_form(line[: elements[0].begin]))
+            groups.setdefault(key, []).append(line)
+    if len(groups) > 1:
+        for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
+            yield infer_layout(some, loggers, day)
+
+
+def lacks_date(lines: Sequence[str]) -> bool:
+    """Return True if lines are records of a log, but their times have no date."""
+    head = _find_head([(line, _elements(line)) for line in lines])
+    if head is None or head.own_time is None or head.own_level is None:
+        return False
+    return not form_of(head.kinds[head.own_time]).has_year
+
+
+def infer_layout(
+    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+) -> tuple[Wrapper, ...]:
+    """Find what reads most of some lines: a prefix, a layout, or both; empty if nothing does.
+
+    `loggers` are the last parts of the names of Kafka's loggers.
+    """
+    lines = [line.rstrip("\r\n") for line in lines]
+    head = _find_head([(line, _elements(line)) for line in lines])
+    if head is None:
+        return ()
+    prefix, pattern = _Pattern(), _Pattern()
+    begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
+    for at in range(begin):
+        prefix.add_parts(gap_parts(head.gaps(at)))
+        prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
+    time = None
+    if begin < len(head.kinds):
+        time = _read_head(head, begin, prefix, pattern, loggers)
+    else:
+        pattern.rests = head.rests()
+    sure = _read_rest(pattern, loggers)
+    if time is None or not _is_evident(head, pattern, sure, day):
+        return ()
+    time = time.on(day)
+    if prefix.source.endswith('"') and (end := _shared_end(lines)):
+        cut = [line.rstrip().removesuffix(end) for line in lines]
+        return (found_end(end), *infer_layout(cut, loggers, day))
+    found: list[Wrapper] = []
+    if prefix.source:
+        found.append(found_prefix(prefix.source, prefix.shown))
+    found.append(found_layout(pattern.source, pattern.shown, time, sure[1]))
+    return tuple(found)
+
+
+def _shared_end(lines: Sequence[str]) -> str:
+    """Return what closes the quote that nearly all lines begin with."""
+    ends = Counter(match[0].rstrip() for line in lines if (match := _END_QUOTE.search(line)))
+    end, count = max(ends.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    return end if count > _SHARE * len(lines) else ""
+
+
+def _elements(line: str) -> tuple[_Element, ...]:
+    reach = line[:_REACH]
+    found = [_Element(time.form, time.begin, time.end) for time in find_times(reach)]
+    taken = [(one.begin, one.end) for one in found]
+    for begin, end in find_levels(reach):
+        if all(end <= left or begin >= right for left, right in taken):
+            found.append(_Element("level", begin, end))
+    return tuple(sorted(found, key=lambda one: one.begin))[:_MAX_ELEMENTS]
+
+
+def _find_head(rows: list[tuple[str, tuple[_Element, ...]]]) -> _Head | None:
+    """Follow the elements that most lines have, one after the other."""
+    kinds: tuple[str, ...] = ()
+    some = rows
+    while len(kinds) < _MAX_ELEMENTS:
+        at = len(kinds)
+        following = Counter(
+            elements[at].kind
+            for _, elements in some
+            if len(elements) > at and (not at or elements[at].begin - elements[at - 1].end < _NEAR)
+        )
+        if not following:
+            break
+        kind, count = max(following.items(), key=lambda item: (item[1], item[0]))
+        if _is_complete(kinds, kind, some):
+            break
+        if at and count < _SHARE * len(some) and not _is_regular(kind, at, some):
+            break
+        kinds = (*kinds, kind)
+        some = [row for row in some if len(row[1]) > at and row[1][at].kind == kind]
+    times = [at for at, kind in enumerate(kinds) if kind != "level"]
+    levels = [at for at, kind in enumerate(kinds) if kind == "level"]
+    own_level = levels[-1] if levels else None
+    if own_level is not None and own_level + 1 in times:
+        own_time: int | None = own_level + 1
+    else:
+        before = [at for at in times if own_level is None or at < own_level] or times
+        dated = [at for at in before if form_of(kinds[at]).has_date and form_of(kinds[at]).has_year]
+        own_time = (dated or before or [None])[-1]  # type: ignore[list-item]
+    last = max((at for at in (own_time, own_level) if at is not None), default=-1)
+    return _Head(kinds[: last + 1], tuple(some), own_time, own_level)
+
+
+def _is_regular(kind: str, at: int, some: list[tuple[str, tuple[_Element, ...]]]) -> bool:
+    """Return True if an element stands at the same place of the lines that have it.
+
+    Lines that begin no record may be many, and have only what the collector put before them.
+    """
+    gaps = [
+        line[row[at - 1].end : row[at].begin]
+        for line, row in some
+        if len(row) > at and row[at].kind == kind
+    ]
+    if len(gaps) < max(3, 0.1 * len(some)):
+        return False
+    parts = gap_parts(gaps)
+    return len(parts) <= _REGULAR_PARTS and all(part.kind != "loose" for part in parts)
+
+
+def _is_complete(
+    kinds: tuple[str, ...], kind: str, some: list[tuple[str, tuple[_Element, ...]]]
+) -> bool:
+    """Return True if what follows time and level is not another head, but part of a message."""
+    has_time = any(one != "level" for one in kinds)
+    if "level" not in kinds or (kind != "level" and not has_time):
+        return False
+    at = len(kinds)
+    if kind == "level":
+        # A collector's level stands before a time, and the record's own directly after it.
+        near = [
+            row for _, row in some
+            if len(row) > at and row[at].kind == kind and row[at].begin - row[at - 1].end <= _CLOSE
+        ]  # fmt: skip
+        return kinds[-1] == "level" or len(near) < _SHARE * len(some)
+    if kinds[-1] == "level" and len(kinds) > 1:
+        # A collector's time stands before a record that begins with its level.
+        near = [
+            row for _, row in some
+            if len(row) > at and row[at].kind == kind and row[at].begin - row[at - 1].end <= _CLOSE
+        ]  # fmt: skip
+        if len(near) >= _SHARE * len(some):
+            return False
+    again = [
+        row for _, row in some
+        if len(row) > at + 1 and row[at].kind == kind and row[at + 1].kind == "level"
+        and row[at + 1].begin - row[at].end < _NEAR // 4
+    ]  # fmt: skip
+    return len(again) < _SHARE * len(some)
+
+
+def _unnamed(kind: str) -> str:
+    return LEVEL if kind == "level" else f"(?:{form_of(kind).unnamed})"
+
+
+def _read_head(
+    head: _Head, begin: int, prefix: _Pattern, pattern: _Pattern, loggers: Collection[str]
+) -> TimeForm | None:
+    """Add the elements of a head and what stands between them; return the form of its time."""
+    time = None
+    for at in range(begin, len(head.kinds)):
+        gaps = head.gaps(at)
+        if at == begin:
+            openers = [_OPENERS.search(gap)[0] for gap in gaps]  # type: ignore[index]
+            fronts = [gap[: len(gap) - len(some)] for gap, some in zip(gaps, openers, strict=True)]
+            gaps = openers
+            split = _split_logger(fronts, loggers)
+            if split:
+                prefix.add_parts(gap_parts(split[0]))
+                _add_logger(pattern, split[2])
+                pattern.add_parts(gap_parts(split[1]))
+            else:
+                prefix.add_parts(gap_parts(fronts))
+            pattern.add_parts(gap_parts(gaps))
+        else:
+            split = None if pattern.has_logger else _split_logger(gaps, loggers)
+            if split:
+                pattern.add_parts(gap_parts(split[0]))
+                _add_logger(pattern, split[2])
+                pattern.add_parts(gap_parts(split[1]))
+            else:
+                pattern.add_parts(gap_parts(gaps))
+        if at == head.own_time:
+            time = choose_order(head.kinds[at], head.texts(at))
+            pattern.add(f"(?:{time.pattern})", f"%d{{{_shown_time(head.texts(at)[0])}}}")
+        elif at == head.own_level:
+            pattern.add(f"(?P<level>{LEVEL})", "%p")
+        else:
+            pattern.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
+    pattern.rests = head.rests()
+    return time
+
+
+def _shown_time(text: str) -> str:
+    """Show a time as its places: letters stay, digits become d."""
+    return re.sub("[0-9]", "d", text)
+
+
+def _split_logger(
+    gaps: Sequence[str], loggers: Collection[str]
+) -> tuple[list[str], list[str], bool] | None:
+    """Split gaps at the logger in them, if enough have one; True if all names have dots."""
+    found = []
+    for gap in gaps:
+        tokens = _find_loggers(gap, loggers)
+        if tokens:
+            begin, end, name = tokens[-1]
+            found.append((gap[:begin], gap[end:], name))
+    if len(found) < max(1, _MIN_LOGGERS * len(gaps)):
+        return None
+    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in found]  # type: ignore[union-attr]
+    return [before for before, _, _ in found], afters, all("." in one for _, _, one in found)
+
+
+def _add_logger(pattern: _Pattern, dotted: bool) -> None:
+    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){_PLACE}", "%c")
+    pattern.has_logger = True
+
+
+def _find_loggers(
+    text: str, loggers: Collection[str], begin: int = 0, end: int | None = None
+) -> list[tuple[int, int, str]]:
+    """Find the names of loggers in a text: begin, end, name."""
+    found = []
+    for match in _TOKEN.finditer(text, begin, len(text) if end is None else end):
+        name = match[0]
+        for suffix in _SOURCES:
+            name = name.removesuffix(suffix)
+        if not is_logger(name, loggers) and is_logger(name.rpartition(".")[0], loggers):
+            # A method stands behind its class.
+            name = name.rpartition(".")[0]
+        if is_logger(name, loggers):
+            found.append((match.start(), match.start() + len(name), name))
+    return found
+
+
+def is_logger(name: str, loggers: Collection[str]) -> bool:
+    """Return True if a name is that of one of Kafka's loggers, or of a class of Kafka.
+
+    >>> is_logger("kafka.server.KafkaServer", {"KafkaServer"}), is_logger("Topic", {"Log"})
+    (True, False)
+    """
+    last = name.rpartition(".")[2]
+    known = last in loggers and ("." in name or last[1:] != last[1:].lower() or "-" not in name)
+    package = name.startswith(("kafka.", "org.apache.kafka.", "o.a.k."))
+    return known or (package and last[:1].isupper())
+
+
+def _read_rest(pattern: _Pattern, loggers: Collection[str]) -> tuple[float, str | None]:
+    """Add what follows the head: separators, thread, logger, message.
+
+    Returns the share of lines with a known logger, and the pattern of the end of a record.
+    """
+    for _ in range(3):
+        size = len(pattern.source)
+        _strip_closers(pattern)
+        _strip_label(pattern)
+        _strip_thread(pattern, loggers)
+        if len(pattern.source) == size:
+            break
+    some = [rest for rest in pattern.rests if rest.strip()]
+    if pattern.has_logger or not some:
+        pattern.add(_MESSAGE, "%m")
+        return (1.0 if pattern.has_logger else 0.0), None
+    tail_share, tail, tail_shown = _find_tail(some, loggers)
+    front_share, front = _find_front(some, loggers)
+    if tail is not None and (tail_share >= _MIN_SURE or tail_share >= front_share):
+        pattern.add(_MESSAGE, f"%m{tail_shown}")
+        return tail_share, tail
+    if front is not None:
+        pattern.add(front.source, front.shown)
+        pattern.has_logger = True
+        behind = re.compile("^" + front.source)
+        cut = [(rest, behind.match(rest)) for rest in some]
+        pattern.rests = [rest[match.end() :] for rest, match in cut if match]
+        _strip_round_thread(pattern)
+        _add_message(pattern)
+        return front_share, None
+    pattern.add(_MESSAGE, "%m")
+    return 0.0, None
+
+
+def _strip_closers(pattern: _Pattern) -> None:
+    """Take off the signs between the head and what follows."""
+    runs = [_CLOSERS.match(rest)[0] for rest in pattern.rests]  # type: ignore[index]
+    forms = Counter(re.sub(r"\s+", "", run) for run in runs)
+    if len(forms) != 1:
+        runs = [common_prefix([run.strip() for run in runs])] * len(runs)
+        cut = [
+            re.match(rf"\s*{re.escape(run)}\s*", rest)  # the signs that all have, and blanks
+            for run, rest in zip(runs, pattern.rests, strict=True)
+        ]
+        signs = runs[0] if runs else ""
+        pattern.rests = [
+            rest[match.end() :] if match else rest
+            for rest, match in zip(pattern.rests, cut, strict=True)
+        ]
+        pattern.add(rf"[ \t]*{re.escape(signs)}[ \t]*", f"{signs} ")
+        return
+    parts = gap_parts(runs)
+    for part in parts:
+        # Padding differs from line to line, in lines that no sample holds too.
+        blank = part.kind == "blank"
+        pattern.add(r"[ \t]*" if blank else part.pattern, " " if blank else part.shown)
+    pattern.rests = [rest[len(run) :] for rest, run in zip(pattern.rests, runs, strict=True)]
+
+
+def _strip_label(pattern: _Pattern) -> None:
+    shared = common_prefix(pattern.rests)
+    label = _LABEL.match(shared)
+    if label and len(pattern.rests) > 2 and len(set(pattern.rests)) > 2:
+        pattern.add(re.escape(label[0]), label[0])
+        pattern.rests = [rest[label.end() :] for rest in pattern.rests]
+
+
+def _strip_thread(pattern: _Pattern, loggers: Collection[str]) -> None:
+    """Take off a thread in brackets, unless messages begin with such brackets themselves."""
+    found = [_BRACKET.match(rest) for rest in pattern.rests]
+    inside = [match[1] for match in found if match]
+    if len(inside) < 2 or len(inside) < 0.95 * len(found):
+        return
+    own = sum(_OWN_BRACKET.search(one) is not None for one in inside)
+    named = sum(is_logger(one, loggers) for one in inside)
+    if own > 0.2 * len(inside) or named > 0.2 * len(inside):
+        return
+    # Kafka's own brackets hold an equals sign; lines of another layout may have those.
+    sign = "" if own else "="
+    pattern.add(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|$)", "[%t] ")
+    pattern.rests = [
+        rest[match.end() :] for rest, match in zip(pattern.rests, found, strict=True) if match
+    ]
+
+
+def _strip_round_thread(pattern: _Pattern) -> None:
+    """Take off a thread in parentheses or brackets behind the logger."""
+    for thread in (
+        r"\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)[ \t]+(?:- )?",
+        r"\[[^\[\]\n]*\][ \t]+(?:-|:|\|)[ \t]+",
+    ):
+        found = [re.match(thread, rest) for rest in pattern.rests]
+        if len(found) > 1 and sum(match is not None for match in found) >= 0.95 * len(found):
+            pattern.add(thread, "(%t) ")
+            pattern.rests = [
+                rest[match.end() :]
+                for rest, match in zip(pattern.rests, found, strict=True)
+                if match
+            ]
+            return
+
+
+def _add_message(pattern: _Pattern) -> None:
+    """Add the message; a quote that was opened before it is closed behind it."""
+    opened = pattern.shown.rstrip().endswith('"')
+    closed = sum(rest.endswith('"') for rest in pattern.rests)
+    if opened and closed >= _MIN_SURE * len(pattern.rests):
+        pattern.add(_MESSAGE + '"?', '%m"')
+    else:
+        pattern.add(_MESSAGE, "%m")
+
+
+def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, str | None, str]:
+    """Find a logger at the end of records: its share, and what is put for it."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for rest in rests:
+        tokens = _find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
+        if tokens:
+            begin, end, name = tokens[-1]
+            ahead = _BEFORE_TAIL.search(rest[:begin])
+            after = rest[_PLACE_AT.match(rest, end).end() :]  # type: ignore[union-attr]
+            if ahead and len(after) <= _MAX_TAIL:
+                shape = re.sub(r"[\w.| -]+", "x", after)
+                found.setdefault((ahead[0].strip(), shape), []).append((name, after))
+    if not found:
+        return 0.0, None, ""
+    (before, _), ends = max(found.items(), key=lambda item: (len(item[1]), item[0]))
+    share = len(ends) / len(rests)
+    if share < _MIN_LOGGERS:
+        return share, None, ""
+    if before == "(" and {after for _, after in ends} == {")"}:
+        return share, "", " (%c)"
+    logger = _LOGGER if before else _DOTTED
+    parts = gap_parts([after.rstrip() for _, after in ends])
+    blank = r"[ \t]*" if before else r"[ \t]+"
+    behind = "".join(part.pattern for part in parts)
+    tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"
+    return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
+
+
+def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, _Pattern | None]:
+    """Find a logger before the message."""
+    groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    methods = 0
+    for rest in rests:
+        tokens = _find_loggers(rest, loggers, 0, _NEAR)
+        if tokens:
+            begin, end, name = tokens[0]
+            ahead = rest[:begin]
+            behind = _METHOD_AT.match(rest, end) or _PLACE_AT.match(rest, end)
+            methods += rest.startswith(".", end) and behind is not None
+            end = behind.end() if behind else end
+            separator = _SEPARATOR.match(rest, end)[0]  # type: ignore[index]
+            form = re.sub(r"\[[^\]]*\]|[\w.|/ -]+", "x", ahead)
+            groups.setdefault((form, separator.strip()), []).append((ahead, name, rest[end:]))
+    if not groups:
+        return 0.0, None
+    (_, sign), some = max(groups.items(), key=lambda item: (len(item[1]), item[0]))
+    share = len(some) / len(rests)
+    dotted = all("." in logger for _, logger, _ in some)
+    shared = _SHARED_WORDS.match(common_prefix([after for _, _, after in some]))
+    if shared and len(some) >= _MIN_WORDS:
+        sign = shared[0].strip()
+    if share < _MIN_LOGGERS or not (sign or dotted or share > _SHARE):
+        return share, None
+    pattern = _Pattern()
+    parts = gap_parts([before for before, _, _ in some])
+    pattern.add_parts(parts)
+    loose = any(part.kind == "loose" for part in parts)
+    logger = _DOTTED if dotted and (loose or not sign) else _LOGGER
+    gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
+    place = _METHOD if 2 * methods > len(rests) else _PLACE
+    pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")
+    return share, pattern
+
+
+def _is_evident(
+    head: _Head, pattern: _Pattern, sure: tuple[float, str | None], day: Day | None
+) -> bool:
+    """Return True if there is enough that speaks for a log of Kafka or its clients."""
+    if head.own_time is None or not (day or form_of(head.kinds[head.own_time]).has_year):
+        # Events without a date cannot be placed.
+        return False
+    if head.own_level is not None:
+        return True
+    if head.own_time is not None:
+        return sure[0] >= _MIN_LOGGERS or pattern.has_logger
+    return sure[0] >= _MIN_SURE

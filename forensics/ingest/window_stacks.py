@@ -1,0 +1,420 @@
+"""How the lines of each window of a file are written: wrappers and layouts, found window by window.
+
+A file is looked at in windows of its bytes. What is in a window, and the head of the file, decide
+how its lines are read, whatever the splits: a wrapper or a layout may begin, change or end
+anywhere. A window whose lines are all read by known layouts costs a look at some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
+from forensics.ingest.record_starts import (
+    HEAD_BYTES,
+    Bytes,
+    Flags,
+    Lines,
+    Offsets,
+    Signature,
+    concat_lines,
+    find_lines,
+    match_starts,
+)
+from forensics.ingest.text_buffer import TextBuffer, slice_texts, to_buffer
+from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_detection import (
+    WrapperStack,
+    detect_wrappers,
+    find_wrapped,
+    shipped_wrappers,
+    texts_to_lines,
+    to_texts,
+)
+
+# As long as a block, so that a stream is read window by window.
+WINDOW = 4 << 20
+_KNOWN_SAMPLE, _OTHER_SAMPLE, _INDENTED_SAMPLE = 48, 96, 32
+# Longer lines are no help: what tells a layout stands at both ends of a line.
+_LONGEST = 64 << 10
+# So few lines of a window that look like records are lines of a message.
+_FEW_LINES, _FEW_SHARE = 3, 0.05
+_MAX_STACKS = 4
+# So many lines make another layout beside those that are known.
+_MIN_FOUND = 5
+# Where a time or a level stands near its beginning, a line may be a record.
+_LOOKS = (
+    r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
+    r"|[\[ |](?:trace|debug|info|warn|warning|error|fatal|[TDIWEF])[\] |]|\([\w.$]+\)$|^\{"
+)
+_HEADS = (
+    r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
+)
+_LOOKS_IN = 400
+_SPACE = 32
+
+
+class LineJudge(Protocol):
+    """What is known of layouts: how records begin, and whether a layout reads a line as it is."""
+
+    @property
+    def signatures(self) -> Sequence[Signature]:
+        """How records of the known layouts begin."""
+
+    @property
+    def loggers(self) -> frozenset[str]:
+        """The last parts of the names of Kafka's loggers."""
+
+    def reads(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
+        """Say which lines a layout reads; `followed` marks those with lines below them."""
+
+
+@dataclass(frozen=True)
+class WindowStacks:
+    """How one window is read: its stacks, in order.
+
+    `plain` are the signatures of records that are read as they are; `loose`: there is no record.
+    """
+
+    stacks: tuple[WrapperStack, ...] = ()
+    plain: tuple[int, ...] = ()
+    loose: bool = False
+
+
+class WindowReader:
+    """Reads the lines of one file, each window by its own stacks."""
+
+    def __init__(
+        self,
+        judge: LineJudge,
+        head: bytes,
+        wrappers: Sequence[Wrapper] | None = None,
+        read_window: Callable[[int], tuple[bytes, bool]] | None = None,
+        day: Day | None = None,
+    ) -> None:
+        """Judge the head.
+
+        `read_window` reads a window of a file that is read in parts, and says if it is the last;
+        `day` is that of the file, if its name tells it.
+        """
+        # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
+        self.names: list[str] = [""]
+        self._are_found: list[bool] = [False]
+        # Whether some lines are records that cannot be placed, since their times have no date.
+        self.lacks_date = False
+        self._judge = judge
+        self._day = day
+        self._wrappers = shipped_wrappers() if wrappers is None else wrappers
+        self._read_window = read_window
+        self._found: dict[int, WindowStacks] = {}
+        self._guesses: tuple[WrapperStack, ...] = ()
+        lines = self._lines(head[:HEAD_BYTES], final=b"\n" not in head[:HEAD_BYTES])
+        first = self._decide(lines)
+        self._guesses = first.stacks
+        self.headless = not self._has_records(lines, first)
+
+    @property
+    def first_stack(self) -> WrapperStack | None:
+        """The stack that reads the head, if any."""
+        return self._guesses[0] if self._guesses else None
+
+    def finds_records(self, text: bytes) -> bool:
+        """Return True if some window's worth of text has records."""
+        lines = self._lines(text, final=True)
+        return self._has_records(lines, self._decide(lines))
+
+    def is_found(self, form: int) -> bool:
+        """Return True if a stack, by the number that lines carry, was found in the file itself."""
+        return self._are_found[form]
+
+    def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
+        """Decide about the windows that end in a text, which stands at this offset of the file."""
+        if self._read_window:
+            return
+        for number in range(offset // WINDOW, -(-(offset + length) // WINDOW)):
+            if number in self._found or ((number + 1) * WINDOW > offset + length and not final):
+                continue
+            places = lines.block_starts + offset
+            inside = (places > number * WINDOW) if number else places >= 0
+            stops = np.append(lines.block_starts, lines.size)[1:] + offset
+            inside &= (stops <= (number + 1) * WINDOW) & (places < (number + 1) * WINDOW)
+            rows = np.flatnonzero(inside)
+            some = lines.slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else lines.slice(0, 0)
+            self._found[number] = self._with_loose(some)
+
+    def read_text(self, text: bytes, offset: int, *, final: bool) -> Lines:
+        """Read the whole lines of a text that stands at this offset of the file."""
+        lines = self._lines(text, final=final)
+        self.learn(lines, offset, len(text), final=final)
+        return self.read(lines, offset, torn_before=False)
+
+    def read(self, lines: Lines, offset: int, *, torn_before: bool) -> Lines:
+        """Read raw lines by the stacks of their windows; their `kinds` must be set."""
+        if not len(lines):
+            return lines
+        numbers = (lines.block_starts + offset) // WINDOW
+        cuts = np.append(np.flatnonzero(np.diff(numbers, prepend=-1)), len(lines))
+        parts = []
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            window = self._window(int(numbers[begin]))
+            part = lines if end - begin == len(lines) else lines.slice(begin, end)
+            part = self._apply(part, window, torn_before=torn_before)
+            torn_before = part.continues is not None and bool(part.continues[-1])
+            parts.append(part)
+        if all(part.data is lines.data and part.loose is None for part in parts):
+            return lines
+        return concat_lines(parts) if len(parts) > 1 else parts[0]
+
+    def is_split(self, line: bytes, offset: int) -> bool:
+        """Return True if the line before a split goes on in the next one."""
+        if not line:
+            return False
+        found = self._lines(line, final=True)
+        read = self.read(found, offset - len(line), torn_before=False)
+        return read.continues is not None and bool(read.continues[-1])
+
+    def _lines(self, text: bytes, *, final: bool) -> Lines:
+        lines = find_lines(text, final=final)
+        return lines.with_kinds(
+            match_starts(lines.data, lines.starts, lines.own_ends, self._judge.signatures)
+        )
+
+    def _window(self, number: int) -> WindowStacks:
+        if number not in self._found and self._read_window:
+            text, last = self._read_window(number)
+            lines = self._lines(text, final=last)
+            self._found[number] = self._with_loose(
+                lines.slice(1, len(lines)) if number and len(lines) else lines
+            )
+        return self._found.get(number) or WindowStacks(self._guesses)
+
+    def _with_loose(self, lines: Lines) -> WindowStacks:
+        window = self._decide(lines)
+        loose = self.headless and not self._has_records(lines, window)
+        return replace(window, loose=loose)
+
+    def _has_records(self, lines: Lines, window: WindowStacks) -> bool:
+        return bool(self._apply(lines, window, torn_before=False).kinds.any())
+
+    def _apply(self, lines: Lines, window: WindowStacks, *, torn_before: bool) -> Lines:
+        if len(lines) and window.stacks:
+            texts, forms = self._open(lines, window)
+            lines = texts_to_lines(lines, texts, torn_before=torn_before)
+            lines = replace(lines, forms=forms)
+            lines = lines.with_kinds(
+                match_starts(lines.data, lines.starts, lines.own_ends, self._judge.signatures)
+            )
+        if window.loose:
+            return replace(lines, loose=np.ones(len(lines), np.bool_))
+        return lines
+
+    def _open(self, lines: Lines, window: WindowStacks) -> tuple[TextBuffer, Offsets]:
+        """Open lines, each by the first stack that makes a record of it."""
+        texts = to_texts(lines)
+        opened = [stack.open(texts) for stack in window.stacks]
+        numbers = np.array([0, *(self._number(stack) for stack in window.stacks)])
+        if len(opened) == 1 and not window.plain:
+            return opened[0], np.where(opened[0].carried, numbers[1], 0)
+        known = [stack for stack in window.stacks if not stack.is_found]
+        # As they are, records of layouts that were proved come before those of found layouts.
+        order = [*range(1, len(known) + 1), 0, *range(len(known) + 1, len(opened) + 1), 0]
+        chosen = np.full(len(texts), -1)
+        carriers = np.zeros(len(texts), np.int64)
+        for place, at in enumerate(order):
+            if at == 0:
+                proved = place < len(order) - 1
+                records = np.isin(lines.kinds, window.plain)
+                records = records if proved else (lines.kinds > 0) & (carriers == 0)
+            else:
+                one = opened[at - 1]
+                kinds = match_starts(one.data, one.starts, one.stops, self._judge.signatures)
+                records = one.carried & ((kinds > 0) | one.continues)
+                carriers[one.carried & (carriers == 0)] = at
+            chosen[records & (chosen < 0)] = at
+        chosen = np.where(chosen < 0, carriers, chosen)
+        return _choose(texts, opened, chosen), numbers[chosen]
+
+    def _number(self, stack: WrapperStack) -> int:
+        if stack.name not in self.names:
+            self.names.append(stack.name)
+            self._are_found.append(stack.is_found)
+        return self.names.index(stack.name)
+
+    def _decide(self, lines: Lines) -> WindowStacks:
+        """Decide how the lines of a window are read."""
+        if not len(lines):
+            return WindowStacks()
+        known = _spread(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
+        followed = np.append(lines.kinds[1:] == 0, True)[known]
+        good = self._judge.reads(_cut(lines, known), lines.kinds[known], followed)
+        unread = known[~good]
+        written = (lines.kinds == 0) & (lines.ends > lines.starts)
+        indented = lines.data[lines.starts] <= _SPACE
+        others = np.append(
+            _spread(np.flatnonzero(written & ~indented), _OTHER_SAMPLE),
+            _spread(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
+        )
+        looks = pc.match_substring_regex(_cut(lines, others, _LOOKS_IN), _LOOKS)
+        maybe = others[looks.to_numpy(zero_copy_only=False)]
+        rows = np.sort(np.append(unread, maybe))
+        few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
+        if few and len(unread) < _FEW_LINES:
+            return WindowStacks()
+        sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
+        found = self._find_stacks(sample, alone=not good.any())
+        kinds = lines.kinds[known]
+        plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
+        # Shipped wrappers come first: they are stricter.
+        stacks = sorted(found, key=lambda stack: stack.is_found)
+        return WindowStacks(tuple(stacks), tuple(plain))
+
+    def _find_stacks(self, sample: pa.Array, *, alone: bool) -> list[WrapperStack]:
+        """Find stacks, one after the other, until they read all that can be read.
+
+        One that would make records of lines that an earlier one reads is asked after that one.
+        """
+        left = sample
+        stacks: list[WrapperStack] = []
+        owned: list[pa.Array] = []
+        while len(left) and len(stacks) < _MAX_STACKS:
+            guesses = [one for one in self._guesses if one not in stacks]
+            best = self._best_stack(left, guesses, alone=alone and not stacks)
+            if best is None:
+                break
+            stack, read, carried = best
+            taken = [place for place, lines in enumerate(owned) if self._takes(stack, lines)]
+            place = max(taken, default=-1) + 1
+            stacks.insert(place, stack)
+            owned.insert(place, left.filter(pa.array(read)))
+            inner = pc.binary_slice(self._opened(left, stack)[0], 0, _LOOKS_IN)
+            looks = pc.match_substring_regex(inner, _HEADS).to_numpy(zero_copy_only=False)
+            left = left.filter(pa.array(~read & (~carried | looks)))
+        return stacks
+
+    def _takes(self, stack: WrapperStack, lines: pa.Array) -> bool:
+        """Return True if a stack makes records of most lines, rightly or not."""
+        opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
+        kinds = match_starts(opened.data, opened.starts, opened.stops, self._judge.signatures)
+        return 2 * int(((kinds > 0) & opened.carried).sum()) > len(lines)
+
+    def _best_stack(
+        self, left: pa.Array, guesses: Sequence[WrapperStack], *, alone: bool
+    ) -> tuple[WrapperStack, Flags, Flags] | None:
+        for stack in guesses:
+            read, carried, _ = self._try(left, stack)
+            if 2 * int(read.sum()) >= len(left):
+                return stack, read, carried
+        whole = detect_wrappers(
+            b"\n".join(left.to_pylist()) + b"\n", self._judge.signatures, self._wrappers
+        )
+        if whole is not None:
+            read, carried, _ = self._try(left, whole)
+            opened, _ = self._opened(left, whole)
+            looks = pc.match_substring_regex(opened, _HEADS).to_numpy(zero_copy_only=False)
+            torn = any(wrapper.splits_lines for wrapper in whole.wrappers)
+            enough = 2 * int(read.sum()) >= int((looks & carried).sum())
+            if read.any() and (enough or torn):
+                return whole, read, carried
+        tried: list[tuple[float, WrapperStack, Flags, Flags]] = []
+        for stack in [*guesses, *self._candidates(left)]:
+            read, carried, worth = self._try(left, stack)
+            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
+                continue
+            if read.any() or (alone and carried.any() and not stack.is_found):
+                tried.append((worth, stack, read, carried))
+        if not tried:
+            return None
+        _, stack, read, carried = max(tried, key=lambda one: (one[0], -len(one[1].wrappers)))
+        return stack, read, carried
+
+    def _candidates(self, left: pa.Array) -> Iterator[WrapperStack]:
+        """Yield stacks that may read some lines: known wrappers, and what is found inside them."""
+        bases: list[WrapperStack] = []
+        whole = self._wrapping(left.to_pylist())
+        if whole is None:
+            part = find_wrapped(left.to_pylist(), self._wrappers)
+            if part:
+                whole = detect_wrappers(
+                    b"\n".join(part) + b"\n", self._judge.signatures, self._wrappers
+                )
+        if whole is not None:
+            bases = [
+                WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)
+            ]
+            yield from bases
+        for base in (WrapperStack(()), *bases):
+            inner, carried = self._opened(left, base)
+            if base.wrappers:
+                inner = inner.filter(pa.array(carried))
+            lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+            # The strings of JSON objects have to be unescaped, which wrappers do.
+            lines = [line for line in lines if line.strip() and not _is_object(line)]
+            if not base.wrappers and self._day is None and lacks_date(lines):
+                self.lacks_date = True
+            for found in infer_layouts(lines, self._judge.loggers, self._day):
+                for size in range(1, len(found) + 1):
+                    yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _wrapping(self, lines: Sequence[bytes]) -> WrapperStack | None:
+        text = b"\n".join(lines) + b"\n"
+        return detect_wrappers(text, self._judge.signatures, self._wrappers)
+
+    def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
+        opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
+        return opened.to_arrow(), opened.carried
+
+    def _try(self, lines: pa.Array, stack: WrapperStack) -> tuple[Flags, Flags, float]:
+        """Return which lines a stack reads, which it opens, and how much it is worth."""
+        opened, carried = self._opened(lines, stack)
+        trimmed = pc.replace_substring_regex(opened, r"\r*\n(?s:.*)$", "")
+        data, bounds = to_buffer(trimmed)
+        kinds = match_starts(data, bounds[:-1], bounds[1:], self._judge.signatures)
+        read = np.zeros(len(kinds), np.bool_)
+        rows = np.flatnonzero(kinds)
+        if len(rows):
+            everywhere = np.ones(len(rows), np.bool_)
+            read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
+        worth = float((read & carried).sum())
+        return read & carried, carried, worth
+
+
+def _is_object(line: str) -> bool:
+    return line.startswith("{") and line.rstrip().endswith("}")
+
+
+def _spread(rows: Offsets, count: int) -> Offsets:
+    if len(rows) <= count:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+
+
+def _cut(lines: Lines, rows: Offsets, longest: int = _LONGEST) -> pa.Array:
+    begins = lines.starts[rows]
+    order = np.argsort(begins, kind="stable")
+    ends = np.minimum(lines.own_ends[rows], begins + longest)
+    texts = slice_texts(lines.data, begins[order], ends[order])
+    return texts.take(pa.array(np.argsort(order, kind="stable")))
+
+
+def _choose(texts: TextBuffer, opened: Sequence[TextBuffer], chosen: Offsets) -> TextBuffer:
+    """Take each line from what one stack made of it; 0 stands for the line as it is."""
+    count = len(texts)
+    rows = chosen * count + np.arange(count)
+    every = [texts, *opened]
+    data, bounds = to_buffer(
+        pa.concat_arrays([one.to_arrow() for one in every]).take(pa.array(rows))
+    )
+    carried = np.concatenate([one.carried for one in every])[rows]
+    continues = np.concatenate([one.continues for one in every])[rows]
+    origins = None
+    if any(one.origins is not None for one in opened):
+        nobody = pa.nulls(count, pa.binary())
+        both = [nobody if one.origins is None else one.origins for one in every]
+        origins = pa.concat_arrays(both).take(pa.array(rows))
+    return TextBuffer(data, bounds, carried, continues, origins)

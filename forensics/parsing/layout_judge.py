@@ -1,0 +1,101 @@
+"""Says of lines whether a layout really reads them, and not only begins as they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.ingest.record_starts import Flags, Signature
+from forensics.parsing.layouts import Layout
+
+# A thread in brackets, before the message: Kafka's own brackets say what they name.
+_BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
+_OWN_BRACKET = re.compile(rb"=|[a-z] (?:on |id )?.*[0-9]$")
+_LIKELY_SHARE = 0.3
+_MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
+_RUN = 12
+
+
+class LayoutJudge:
+    """The known layouts, grouped by how their records begin, and the loggers of the rules."""
+
+    def __init__(self, groups: Sequence[Sequence[Layout]], loggers: Iterable[str]) -> None:
+        self.signatures: Sequence[Signature] = [group[0].signature for group in groups]
+        self.loggers = frozenset(loggers)
+        self._groups = groups
+
+    def reads(self, lines: pa.Array, kinds: npt.NDArray[np.uint8], followed: Flags) -> Flags:
+        """Say which lines a layout reads; `followed` marks those with lines below them.
+
+        A message that begins with a blank, and messages that all begin with the name of a thread,
+        speak of another layout.
+        """
+        read = np.zeros(len(lines), np.bool_)
+        messages: list[bytes | None] = [None] * len(lines)
+        for kind in np.unique(kinds[kinds > 0]).tolist():
+            rows = np.flatnonzero(kinds == kind)
+            some = lines.take(pa.array(rows))
+            good = np.zeros(len(rows), np.bool_)
+            for layout in self._groups[kind - 1]:
+                fits, found = self._fitting(some, layout, followed[rows])
+                good |= fits
+                for row, message in zip(rows[fits].tolist(), found, strict=False):
+                    messages[row] = message
+            read[rows] = good
+        # Some lines may have threads, and the others none.
+        known = [row for row, message in enumerate(messages) if message is not None]
+        for begin in range(0, len(known), _RUN):
+            run = known[max(0, min(begin, len(known) - _RUN)) : begin + _RUN]
+            if _are_threads([messages[row] or b"" for row in run]):
+                read[run] = False
+        return read
+
+    def _fitting(
+        self, lines: pa.Array, layout: Layout, followed: Flags
+    ) -> tuple[Flags, list[bytes]]:
+        fields = pc.extract_regex(lines, layout.template.pattern)
+        fits = fields.is_valid().to_numpy(zero_copy_only=False)
+        messages: list[bytes] = []
+        if "message" in layout.template.fields:
+            texts = fields.field("message")
+            padded = pc.fill_null(pc.starts_with(texts, b" "), False).to_numpy(zero_copy_only=False)
+            fits &= ~padded
+        if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
+            # Where the logger stands in front, any word could be taken for one.
+            names = fields.field("logger").filter(pa.array(fits)).to_pylist()
+            likely = sum(self._is_likely(name) for name in names)
+            fits &= likely >= _LIKELY_SHARE * len(names)
+        if layout.opening and (layout.ends_with_logger or fits.any()):
+            opened = pc.extract_regex(lines, layout.opening.pattern).is_valid()
+            fits |= opened.to_numpy(zero_copy_only=False) & followed & ~_closes(lines)
+        if layout.ends_with_logger:
+            texts = fields.field("message").filter(pa.array(fits))
+            messages = [text or b"" for text in texts.to_pylist()]
+        return fits, messages
+
+    def _is_likely(self, name: bytes) -> bool:
+        text = name.decode("utf-8", "replace")
+        return "." in text.strip(".") or text in self.loggers
+
+
+def _closes(lines: pa.Array) -> Flags:
+    """Mark lines that end as a whole record does."""
+    flags: Flags = pc.match_substring_regex(lines, r"\([\w.$-]+(?::[0-9]+)?\)\s*$").to_numpy(
+        zero_copy_only=False
+    )
+    return flags
+
+
+def _are_threads(messages: Sequence[bytes]) -> bool:
+    if len(messages) < _MIN_THREADS:
+        return False
+    fields = pc.extract_regex(pa.array(messages, pa.binary()), _BRACKET)
+    inside = fields.drop_null().field("inside").to_pylist()
+    if len(inside) < _THREAD_SHARE * len(messages):
+        return False
+    return sum(_OWN_BRACKET.search(one) is not None for one in inside) <= _OWN_SHARE * len(inside)

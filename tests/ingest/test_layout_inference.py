@@ -1,0 +1,180 @@
+"""A log in any layout, with anything before its lines, says what it says in Kafka's own layout."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.ingest import window_stacks
+from tests.ingest.scans import Scanned, scan
+from tests.ingest.written_layouts import LAYOUTS, PREFIXES, records_of, written
+
+LOG = Path(__file__).parents[2] / "sample_logs/430-unclean/logs/broker-1/server.log"
+PLAIN = "".join(LOG.read_text().splitlines(keepends=True)[:420])
+RECORDS = records_of(PLAIN)
+FACTS = ("kind", "topic", "partition", "leader_epoch", "isr", "setting", "value", "error")
+ROUNDED = {
+    "whole seconds",
+    "halves of a day",
+    "names of months",
+    "day first",
+    "two-digit year",
+    "unix date",
+}
+
+
+def read(text: str, split_size: int = 64 << 20, name: str = "server.log") -> Scanned:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "broker-1" / name
+        path.parent.mkdir()
+        path.write_text(text)
+        return scan(path.parent, split_size=split_size)
+
+
+def facts(found: Scanned, *, rounded: bool = False) -> list[Any]:
+    rows = []
+    for row in found.events:
+        time = row["ts"].replace(microsecond=0) if rounded else row["ts"]
+        rows.append((time, *(str(row[name]) for name in FACTS)))
+    return sorted(rows)
+
+
+@cache
+def bare(*, rounded: bool = False) -> list[Any]:
+    return facts(read(PLAIN), rounded=rounded)
+
+
+def prefixed(name: str, text: str) -> str:
+    lines = enumerate(text.splitlines(keepends=True))
+    return "".join(PREFIXES[name](number) + line for number, line in lines)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_that_nobody_listed_is_found(name: str) -> None:
+    found = read(written(RECORDS, LAYOUTS[name]))
+    rounded = name in ROUNDED
+
+    assert facts(found, rounded=rounded) == bare(rounded=rounded)
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_what_stands_before_every_line_is_taken_off(name: str) -> None:
+    found = read(prefixed(name, PLAIN))
+
+    assert facts(found) == bare()
+    [account] = found.files.values()
+    assert account.counts["records"] == read(PLAIN).files["broker-1/server.log"].counts["records"]
+
+
+@pytest.mark.parametrize("inner", ["thread", "Confluent for Kubernetes"])
+@pytest.mark.parametrize("outer", ["stern", "numbers", "a download"])
+def test_an_unknown_layout_may_have_an_unknown_prefix(inner: str, outer: str) -> None:
+    assert facts(read(prefixed(outer, written(RECORDS, LAYOUTS[inner])))) == bare()
+
+
+@pytest.mark.parametrize("first", ["plain", "padded level", "stern"])
+@pytest.mark.parametrize("second", ["plain", "thread", "numbers"])
+def test_a_layout_may_change_in_the_middle(first: str, second: str) -> None:
+    """Half of the log is in one form, half in another."""
+    half = len(RECORDS) // 2
+    text = ""
+    for name, some in ((first, RECORDS[:half]), (second, RECORDS[half:])):
+        if name in LAYOUTS:
+            text += written(some, LAYOUTS[name])
+        else:
+            part = written(some, lambda record: record.tail(
+                f"[{record.written('%Y-%m-%d %H:%M:%S')},{record.millis}] {record.level} "
+            ))  # fmt: skip
+            text += prefixed(name, part) if name in PREFIXES else part
+
+    assert facts(read(text)) == bare()
+
+
+@pytest.mark.parametrize("junk", ["\0" * 300_000, "x" * 3_000_000, "starting up\n" * 40_000])
+def test_what_stands_at_the_head_hides_nothing(junk: str) -> None:
+    assert facts(read(junk + "\n" + PLAIN)) == bare()
+
+
+@pytest.mark.parametrize("split_size", [3_001, 40_000])
+def test_where_a_file_is_split_changes_nothing(
+    split_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows are as short as splits here, and the layout changes several times."""
+    monkeypatch.setattr(window_stacks, "WINDOW", 16 << 10)
+    part = len(RECORDS) // 4
+    text = "no log at all\n" * 2_000
+    for number, name in enumerate(("thread", "padded level", "bars", "epoch")):
+        text += written(RECORDS[number * part : (number + 1) * part], LAYOUTS[name])
+    whole, split = read(text), read(text, split_size)
+
+    assert facts(whole) == facts(split)
+    assert [account_row(whole)] == [account_row(split)]
+    assert len(whole.events) > 0
+
+
+UNDATED = {
+    "clock": lambda r: r.tail(f"[{r.written('%H:%M:%S')},{r.millis}] {r.level} "),
+    "glog": lambda r: r.lead(
+        f"{r.level[0]}{r.written('%m%d %H:%M:%S.%f')} 1 {r.logger.rpartition('.')[2]}.scala:7] "
+    ),
+    "month and day": lambda r: r.tail(f"{r.written('%b %d %H:%M:%S.%f')} {r.level} "),
+}
+
+
+@pytest.mark.parametrize("form", UNDATED)
+def test_a_file_without_dates_takes_the_day_from_its_name(form: str) -> None:
+    text = written(RECORDS, UNDATED[form])
+
+    assert facts(read(text, name="server.log.2026-11-18-11")) == bare()
+    unplaced = read(text)
+    assert unplaced.events == []
+    [account] = unplaced.files.values()
+    assert "times without a date" in "; ".join(account.notes)
+
+
+def test_a_date_that_does_not_exist_is_no_time() -> None:
+    records = written(RECORDS, LAYOUTS["whole seconds"]).splitlines(keepends=True)
+    records[20] = records[20].replace("2026-11-18", "2026-13-45")
+    found = read("".join(records))
+
+    assert len(found.events) == len(bare())
+    assert sum(row["ts"] is None for row in found.events) <= 1
+
+
+def test_without_loggers_the_message_decides_if_it_is_unmistakable() -> None:
+    """What two rules could take gives nothing; nothing is taken for something else."""
+    text = "".join(
+        "\n".join([f"[{r.written('%Y-%m-%d %H:%M:%S')},{r.millis}] {r.level} {r.message[0]}",
+                   *r.message[1:], *r.more]) + "\n"
+        for r in RECORDS
+    )  # fmt: skip
+    found = facts(read(text))
+
+    assert not set(found) - set(bare())
+    assert len(found) > 0.9 * len(bare())
+
+
+def account_row(found: Scanned) -> dict[str, Any]:
+    [account] = found.files.values()
+    row = account.to_row()
+    return {name: row[name] for name in row if name != "sha256"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,count\nkafka.server.KafkaServer,7\n" * 50,
+        "Once upon a time there was an ERROR in a fairy tale.\n" * 50,
+        '10.0.0.1 - - [18/Nov/2026:11:31:58 +0000] "GET / HTTP/1.1" 200 12\n' * 50,
+    ],
+)
+def test_what_is_no_log_of_kafka_stays_unread(text: str) -> None:
+    found = read(text)
+
+    assert found.events == []
+    [account] = found.files.values()
+    assert account.counts["unparsed_lines"] + account.counts["blank_lines"] == text.count("\n")

@@ -1,0 +1,163 @@
+"""Writes the records of a log in other layouts, and puts other things before its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+__all__ = ["LAYOUTS", "PREFIXES", "Record", "records_of"]
+
+_HEAD = re.compile(r"^\[(?P<time>[^,\]]+),(?P<millis>\d{3})\] (?P<level>[A-Z]+) (?P<text>.*)$")
+_TAIL = re.compile(r"^(?P<message>.*?) ?\((?P<logger>[\w.$-]+)\)$")
+_THREADS = ("main", "kafka-request-handler-3", "ReplicaFetcherThread-0-2", "producer | app")
+_LETTER = {"INFO": "I", "WARN": "W", "ERROR": "E", "DEBUG": "D", "TRACE": "T", "FATAL": "F"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record: `message` has several lines where its logger stands below; `more` follows."""
+
+    time: datetime
+    level: str
+    message: tuple[str, ...]
+    logger: str
+    more: tuple[str, ...]
+    number: int
+
+    @property
+    def thread(self) -> str:
+        """Some thread."""
+        return _THREADS[self.number % len(_THREADS)]
+
+    @property
+    def millis(self) -> str:
+        """The milliseconds."""
+        return self.time.strftime("%f")[:3]
+
+    def written(self, form: str) -> str:
+        """Write the time."""
+        return self.time.strftime(form)
+
+    def tail(self, front: str, back: str = "") -> list[str]:
+        """Write the logger after the message, as Kafka does."""
+        lines = [front + self.message[0], *self.message[1:]]
+        lines[-1] += f" ({self.logger}){back}"
+        return [*lines, *self.more]
+
+    def lead(self, front: str) -> list[str]:
+        """Write the logger before the message, in `front`."""
+        return [front + self.message[0], *self.message[1:], *self.more]
+
+
+def records_of(text: str) -> list[Record]:
+    """Read a log in Kafka's own layout."""
+    groups: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.splitlines():
+        if match := _HEAD.match(line):
+            groups.append((match, [match["text"]]))
+        elif groups:
+            groups[-1][1].append(line)
+    records: list[Record] = []
+    for head, lines in groups:
+        ends = [at for at, line in enumerate(lines) if _TAIL.match(line)]
+        if not ends:
+            continue
+        end = _TAIL.match(lines[ends[0]])
+        assert end is not None
+        time = datetime.strptime(head["time"], "%Y-%m-%d %H:%M:%S").replace(
+            microsecond=1000 * int(head["millis"]), tzinfo=UTC
+        )
+        message = (*lines[: ends[0]], end["message"])
+        more = tuple(lines[ends[0] + 1 :])
+        records.append(Record(time, head["level"], message, end["logger"], more, len(records)))
+    return records
+
+
+def _iso(record: Record) -> str:
+    return record.written("%Y-%m-%d %H:%M:%S") + "," + record.millis
+
+
+def _short(logger: str) -> str:
+    *folders, name = logger.split(".")
+    return ".".join([folder[0] for folder in folders] + [name])
+
+
+def _csv(record: Record) -> list[str]:
+    text = record.message[0].replace('"', '""')
+    lines = [f'"{_iso(record)}","{record.level}","{record.logger}","{text}']
+    lines += [*record.message[1:], *record.more]
+    return [*lines[:-1], lines[-1] + '"']
+
+
+Write = Callable[[Record], list[str]]
+# How each layout writes a record.
+LAYOUTS: dict[str, Write] = {
+    "padded level": lambda r: r.tail(f"[{_iso(r)}] {r.level:<5} "),
+    "level padded on the left": lambda r: r.tail(f"[{_iso(r)}] {r.level:>5} "),
+    "thread": lambda r: r.tail(f"[{_iso(r)}] {r.level} [{r.thread}] "),
+    "whole seconds": lambda r: r.tail(f"[{r.written('%Y-%m-%d %H:%M:%S')}] {r.level} "),
+    "microseconds": lambda r: r.tail(f"[{r.written('%Y-%m-%d %H:%M:%S,%f')}] {r.level} "),
+    "zone": lambda r: r.tail(f"[{_iso(r)}+0000] {r.level} "),
+    "T and Z": lambda r: r.tail(f"{r.written('%Y-%m-%dT%H:%M:%S')}.{r.millis}Z {r.level} "),
+    "halves of a day": lambda r: r.tail(f"[{r.written('%m/%d/%Y %I:%M:%S %p')}] {r.level} "),
+    "names of months": lambda r: r.tail(f"{r.written('%b %d, %Y %I:%M:%S %p')} {r.level} "),
+    "day first": lambda r: r.tail(f"{r.written('%d.%m.%Y %H:%M:%S')} {r.level} "),
+    "two-digit year": lambda r: r.lead(
+        f"{r.written('%y/%m/%d %H:%M:%S')} {r.level} {r.logger.rpartition('.')[2]}: "
+    ),
+    "epoch": lambda r: r.tail(f"{int(1000 * r.time.timestamp())} {r.level} "),
+    "unix date": lambda r: r.tail(f"{r.written('%a %b %d %H:%M:%S UTC %Y')} {r.level} "),
+    "no level": lambda r: r.tail(f"[{_iso(r)}] "),
+    "level in brackets": lambda r: r.tail(f"{_iso(r)} [{r.level:<5}] "),
+    "level first": lambda r: r.tail(f"{r.level} [{_iso(r)}] "),
+    "one letter": lambda r: r.tail(f"{_iso(r)} {_LETTER[r.level]} "),
+    "small letters": lambda r: r.tail(f"{_iso(r)} | {r.level.lower()} | "),
+    "thread at the end": lambda r: r.tail(f"{_iso(r)} {r.level} ", f" [{r.thread}]"),
+    "Confluent for Kubernetes": lambda r: r.lead(
+        f"[{r.level}] {_iso(r)} [{r.thread}] {r.logger} log - "
+    ),
+    "bars": lambda r: r.lead(f"{_iso(r)} | {r.level:<5} | {r.thread:<20} | {r.logger:<40} | "),
+    "short logger, thread behind it": lambda r: r.lead(
+        f"{_iso(r)} {r.level:<5} [{_short(r.logger)}] ({r.thread}) "
+    ),
+    "method": lambda r: r.lead(
+        f"{_iso(r)} {r.level:<5} [{r.thread}] {r.logger}.run(Any.java:7) - "
+    ),
+    "columns": _csv,
+}
+
+
+def _constant(text: str) -> Callable[[int], str]:
+    return lambda _: text
+
+
+# What stands before each line, by the number of the line.
+PREFIXES: dict[str, Callable[[int], str]] = {
+    "a blank": _constant(" "),
+    "a quotation": _constant("> "),
+    "four blanks": _constant("    "),
+    "stern": _constant("kafka-0 kafka "),
+    "kubetail": _constant("[kafka-0] "),
+    "trimmed zeros": lambda n: f"2026-11-18T11:31:58.{'4231' if n % 2 else '423111'}Z ",
+    "journal, full": _constant("Wed 2026-11-18 11:31:58 UTC host-1 kafka[1234]: "),
+    "journal, seconds": lambda n: f"{1795001518 + n}.423111 host-1 kafka[1234]: ",
+    "syslog with a priority": _constant("<30>Nov 18 11:31:58 host-1 kafka[1234]: "),
+    "syslog with counts": lambda n: f"{120 + n} <30>1 2026-11-18T11:31:58Z host-1 kafka 1 - - ",
+    "a log stream": _constant("2026-11-18T11:31:58 ecs/kafka/abc123 "),
+    "padded labels": _constant('2026-11-18T11:31:58Z {app="kafka", pod="kafka-0"}   '),
+    "a download": _constant("2026-11-18T11:31:58.423Z "),
+    "two times": _constant("1795001518423111111\t2026-11-18T11:31:58.423Z\t"),
+    "numbers": lambda n: f"{n + 1}:",
+    "numbers in a column": lambda n: f"{n + 1:>6}\t",
+    "a file": _constant("server.log.2026-11-18-11:"),
+    "a file and numbers": lambda n: f"/var/log/kafka/server.log:{n + 1}:",
+    "a level": _constant("[INFO] "),
+    "a tag": _constant("2026-11-18T11:31:58+00:00\tkafka.broker\t"),
+}
+
+
+def written(records: Sequence[Record], write: Write) -> str:
+    """Write records in a layout."""
+    return "".join(line + "\n" for record in records for line in write(record))
