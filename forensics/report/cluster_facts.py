@@ -17,6 +17,7 @@ ID_KINDS = ("controller_created", "raft_vote", "raft_pre_vote")
 CLUSTER_ID = re.compile(r"cluster ?id[='\" :]+([A-Za-z0-9_-]{8,40})", re.IGNORECASE)
 QUORUM_SETTINGS = ("process.roles", "controller.quorum.voters")
 ZOOKEEPER_SETTING = "zookeeper.connect"
+VERSION = re.compile(r"\d+(\.\d+){1,3}(-[A-Za-z0-9.]{1,20})?")
 SHOWN_ID = 8
 
 
@@ -50,7 +51,9 @@ def read_cluster_facts(run: RunOutput) -> ClusterFacts:
     if not is_quorum and settings.get(ZOOKEEPER_SETTING):
         coordination = "ZooKeeper"
     servers = [row for row in run.files if row["role"] in ("broker", "controller")]
-    versions = {str(row["kafka_version"]) for row in servers if row["kafka_version"]}
+    # It stands in a heading: what is no version is no word for one.
+    versions = {str(row["kafka_version"]) for row in servers}
+    versions = {one for one in versions if VERSION.fullmatch(one)}
     lanes = run.tables.read("lanes", ["broker"], ds.field("role") == "broker")["broker"]
     brokers = {*lanes.unique().to_pylist(), *(broker_id(row["node"]) for row in servers)}
     brokers -= {None}

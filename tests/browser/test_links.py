@@ -57,6 +57,8 @@ def test_without_a_link_the_folded_finding_is_not_shown(tab: Tab, page: Path) ->
 
 def test_following_links_and_going_back_leads_where_one_was(tab: Tab, page: Path) -> None:
     tab.prefer(prefers_reduced_motion="reduce")
+    # Too small a window for both of them.
+    tab.size(1280, 300)
     tab.open(page)
     tab.run("location.hash = '#F-5f'")
     tab.wait(shows("F-5f"), patience=10)

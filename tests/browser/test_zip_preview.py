@@ -100,7 +100,7 @@ def test_in_a_sandboxed_frame_links_within_the_page_lead_there(
         frame.wait(LOADED)
         # Where a slow machine scrolls smoothly, there is no end to it.
         frame.run("document.documentElement.style.scrollBehavior = 'auto'")
-        frame.run("document.querySelector('#verdict a[href=\"#F-1b\"]').click()")
+        frame.run("document.querySelector('#findings a[href=\"#F-1b\"]').click()")
         frame.wait(ON_SCREEN.replace("NAME", "#F-1b.here"))
         frame.wait(
             "(document.querySelector('#figure-timeline')?._fullLayout?.xaxis.range[0] ?? '')"

@@ -34,10 +34,12 @@ class Reader(Protocol):
 
 
 def read_through(tab: Reader) -> int:
-    """Scroll to every figure until it is drawn; gives how many there are."""
+    """Open what is folded, scroll to every figure until it is drawn; gives how many there are."""
     boxes = int(tab.run("document.querySelectorAll('.plot').length"))
     for at in range(boxes):
         box = f"document.querySelectorAll('.plot')[{at}]"
+        folds = f"for (let one = {box}; one; one = one.parentElement?.closest('details'))"
+        tab.run(f"(() => {{ {folds} if (one.nodeName === 'DETAILS') one.open = true; }})()")
         tab.run(f"{box}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
         tab.wait(f"!!{box}.querySelector('.main-svg') || /could not/.test({box}.textContent)")
     return boxes
