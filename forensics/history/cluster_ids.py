@@ -1,4 +1,4 @@
-"""Which cluster logs are of, by the ids that brokers, controllers and clients log as they start.
+"""Which cluster logs are of, by the ids that brokers and controllers log as they start.
 
 Two clusters have brokers of the same ids. Mixed, the one's epochs would fall over the other's, so
 logs of two clusters are refused, with what is whose.
