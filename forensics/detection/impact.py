@@ -69,9 +69,10 @@ def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) ->
 
 
 def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:
-    """Count what unclean elections lost, and what was cut of topics that acks=1 is used for.
+    """Count what unclean elections lost; at most also what was cut of topics written with acks=1.
 
-    What else was cut after a clean election was acknowledged to nobody that waits for followers.
+    A producer that was not told in time that such a record is written has sent it again. What else
+    was cut after a clean election was acknowledged to nobody that waits for followers.
     """
     weak = set().union(*topics_without_acks(context).values())
     known = knows_acks(context)
@@ -79,9 +80,9 @@ def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tup
     for finding in findings:
         for loss in finding.losses:
             topic = loss.partition.rpartition("-")[0]
-            if finding.detector == "unclean-election" or loss.below_high_watermark or topic in weak:
+            if finding.detector == "unclean-election" or loss.below_high_watermark:
                 sure.append(loss)
-            elif not known and not topic.startswith("__"):
+            elif topic in weak or (not known and not topic.startswith("__")):
                 open_.append(loss)
     least, most = total_loss(sure)
     maybe = total_loss(open_)[1]

@@ -274,7 +274,7 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         gave_up = any(one.detector == "undelivered-records" for one in run.incidents)
         text = loss_sentence(run)
         if is_sure:
-            text = text.replace("lost.", "lost: written with acks=1, truncated after a failover.")
+            text = text.replace("lost.", "lost: truncated after a failover.")
         if gave_up and text == "No data loss found.":
             text = "No data loss found inside Kafka; producers gave up records before it."
         yield SummaryLine(text, "ledger" if truncated else "", "Data loss", is_strong=is_sure)

@@ -49,8 +49,8 @@ _LOGS = pa.schema(
 )
 # What depends on the name of a file, its neighbours, or how it was split.
 _NOT_KEPT = (
-    "file", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases", "origin",
-    "begins", "parts", "placement",
+    "file", "container", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases",
+    "origin", "begins", "parts", "placement",
 )  # fmt: skip
 _COMPARED = ("line", "offset", "kind", "topic", "partition", "text")
 

@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics import schemas
+from forensics.detection.detectors import truncation
 from forensics.detection.impact import measure_impact
-from tests.detection.cases import SECOND, absence, case, epoch, row
+from tests.detection.cases import SECOND, absence, case, epoch, event, row
+from tests.detection.scenarios.truncation import cut
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,20 @@ def test_a_client_is_hit_if_it_logs_errors_while_a_leader_is_away(
 
     assert found["clients_affected"] == hit
     assert found["longest_s"] == 10.0
+
+
+@pytest.mark.parametrize(("acks", "most"), [("1", 5), ("all", 0)])
+def test_what_is_cut_after_a_clean_failover_is_lost_at_most(
+    acks: str, most: int, tmp_path: Path
+) -> None:
+    """A producer with acks=1 that was not told in time has sent the records again."""
+    events = [
+        event(50, "app", "client_setting_seen", offset=0, setting=name, value=value)
+        for name, value in {"acks": acks, "client.id": "app"}.items()
+    ]
+    events.append(event(60, "app", "client_error", client="app", topic="t"))
+    built = case(tmp_path, cuts=[cut()], events=events)
+
+    found = measure_impact(built, list(truncation.find(built)))
+
+    assert (found["records_lost_min"], found["records_lost_max"]) == (0, most)
