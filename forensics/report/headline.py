@@ -52,7 +52,9 @@ def headline(run: RunOutput) -> str:
     """Say what happened, without a full stop."""
     quality = run.document.get("quality") or {}
     if quality.get("closed"):
-        return "Cannot tell: these logs contradict themselves"
+        # Which of them stands below.
+        why = str(quality["closed"][0]).partition(" (")[0]
+        return f"Cannot tell: the quality gate is closed, {why}"
     verdict = run.document.get("verdict")
     if verdict == "incident" and run.incidents:
         return _capitalise(_incident(run))
@@ -71,7 +73,8 @@ def verdict_sentence(run: RunOutput) -> str:
     if closed:
         number = count(len(run.incidents), "finding")
         rest = f" {number} of level medium or higher: do not act on them before that is settled."
-        return f"{title}: {closed[0]}.{rest if run.incidents else ''}"
+        why = f"Cannot tell: the quality gate is closed, {closed[0]}."
+        return why + (rest if run.incidents else "")
     if run.document.get("verdict") == "incident" and run.incidents:
         span = incident_span(run)
         when = f" {describe_span(run, span)}." if span else ""
