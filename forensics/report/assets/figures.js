@@ -131,10 +131,7 @@ globalThis.figures = (() => {
     return done;
   };
 
-  const draw = async (block) => {
-    const box = boxOf(block);
-    if (drawn.has(box)) return;
-    drawn.add(box);
+  const begin = async (block, box) => {
     const before = [...box.childNodes];
     try {
       await load();
@@ -145,6 +142,17 @@ globalThis.figures = (() => {
       // What was drawn without a script says more than nothing.
       box.replaceChildren(words, ...before);
     }
+  };
+
+  // Whoever asks for a figure that is being drawn waits for it.
+  const drawing = new Map();
+  const draw = (block) => {
+    const box = boxOf(block);
+    if (!drawn.has(box)) {
+      drawn.add(box);
+      drawing.set(box, begin(block, box));
+    }
+    return drawing.get(box);
   };
 
   const watch = new IntersectionObserver(
