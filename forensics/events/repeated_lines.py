@@ -165,7 +165,8 @@ def _hash_columns(events: pa.RecordBatch, columns: Sequence[str]) -> Words:
 
 
 def _salt(name: str) -> np.uint64:
-    return np.uint64((EVENTS.get_field_index(name) + 1) * int(_SPREAD) & 0xFFFFFFFFFFFFFFFF)
+    # Not a multiple of what numbers are spread by: leader 3 in epoch 1 is not leader 2 in epoch 2.
+    return np.uint64((EVENTS.get_field_index(name) + 1) * int(_MIX) & 0xFFFFFFFFFFFFFFFF)
 
 
 def _hash_values(column: pa.Array) -> Words:

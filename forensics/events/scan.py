@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.documents.document_reader import DocumentLines, ProbedLines, read_events
 from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
-from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
 from forensics.events.log_reader import LogReader
 from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json

@@ -12,9 +12,9 @@ import numpy as np
 from forensics.ingest.budget import ZEROS_WEIGH, Budget
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.formats import SNIFF_BYTES, name_unread, sniff_format
+from forensics.ingest.packed_files import SAME_NAME, UniqueNames, name_text
 from forensics.ingest.read_plan import FilePlanner, Split
 from forensics.ingest.tar_reader import TarMember, TarReader
-from forensics.ingest.unpacking import SAME_NAME, UniqueNames, name_text
 from forensics.ingest.zip_headers import (
     LOCAL,
     LOCAL_HEADER,

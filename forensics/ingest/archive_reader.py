@@ -18,12 +18,12 @@ from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview
+from forensics.ingest.packed_files import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.tar_reader import TarReader
-from forensics.ingest.unpacking import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.window_stacks import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers

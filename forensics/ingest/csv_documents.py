@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     return delimiter, [name.strip() for name in names]
 
 
-class _Rows:
+class _Rows(ABC):
     """What tables and journals have in common: parts of the text, one after the other."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
@@ -63,11 +64,13 @@ class _Rows:
         self._lines.forget(self._offset)
         return pieces
 
+    @abstractmethod
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
-        raise NotImplementedError
+        """Yield where each part that is whole begins and ends in the text."""
 
+    @abstractmethod
     def _name(self, part: bytes) -> dict[str, Any]:
-        raise NotImplementedError
+        """Give each value of a part its name."""
 
     def _read(self, part: bytes, begin: int, end: int) -> Piece | None:
         first = self._lines.number(begin)

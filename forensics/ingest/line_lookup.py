@@ -18,9 +18,9 @@ import numpy as np
 
 from forensics.ingest.archive_reader import open_parts
 from forensics.ingest.formats import SNIFF_BYTES, TEXT_FORMATS, sniff_format
+from forensics.ingest.packed_files import UnpackStep
 from forensics.ingest.read_plan import ReadPlan, Split
 from forensics.ingest.record_starts import HEAD_BYTES
-from forensics.ingest.unpacking import UnpackStep
 from forensics.lib import storage
 
 # Commands that read a compressed file, and the same from a pipe.

@@ -20,8 +20,8 @@ from forensics.ingest.formats import (
     sniff_format,
 )
 from forensics.ingest.inputs import Inputs
+from forensics.ingest.packed_files import UniqueNames, UnpackStep
 from forensics.ingest.tar_headers import is_headless_tar
-from forensics.ingest.unpacking import UniqueNames, UnpackStep
 from forensics.ingest.zip_headers import END, END_RECORD
 from forensics.lib import storage
 from forensics.lib.limits import DEFAULT_LIMITS, Limits

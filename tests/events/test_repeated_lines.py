@@ -113,6 +113,19 @@ def test_events_that_differ_in_anything_that_they_state_differ_in_their_digest(o
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_numbers_that_change_places_make_another_digest() -> None:
+    """Leader 3 in epoch 1 is not leader 2 in epoch 2, though columns stand side by side."""
+    pairs = [(leader, epoch) for leader in range(20) for epoch in range(20)]
+    batch = events(
+        *({"ts": 1, "file": "x", "line": 1, "leader": one, "leader_epoch": two}
+          for one, two in pairs)
+    )  # fmt: skip
+
+    digests = digest_events(frozenset({"x"}))(batch)["digest"].to_pylist()
+
+    assert len(set(digests)) == len(pairs)
+
+
 def test_an_event_without_time_or_in_a_file_that_is_not_compared_has_a_digest_of_its_own() -> None:
     rows: list[Row] = [{"ts": None, "file": "x"}, {"ts": None, "file": "y"}]
     rows += [{"ts": 1, "file": "z"}, {"ts": 1, "file": "z"}]

@@ -6,7 +6,14 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from forensics.events.documents import docker, host_lines, jvm, kafka_tools, kubernetes, settings
+from forensics.events.documents import (
+    docker,
+    host_lines,
+    jvm,
+    kafka_tools,
+    kubernetes,
+    settings_files,
+)
 from forensics.events.documents.facts import Reader
 from forensics.events.documents.metadata_log import read_metadata_log
 
@@ -75,7 +82,7 @@ _BEGINNINGS = tuple(
         (rb"(?:NodeId|ReplicaId)\s+(?:DirectoryId\s+)?LogEndOffset\s+Lag", "quorum description",
          kafka_tools.read_described_quorum),
         (rb"(?:Dynamic|All|Default) configs for \S+ .{0,300}are:", "configuration",
-         settings.read_described_configs),
+         settings_files.read_described_configs),
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
         (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
@@ -102,7 +109,7 @@ _DATED = re.compile(rb"\d\d:\d\d:\d\d")
 _OF_KAFKA = re.compile(rb"org\.apache\.kafka|\(kafka\.|\bkafka\.(?:server|log|cluster|zk)\.")
 _HOST_LOG = Format("system journal", host_lines.read_host_lines, is_host_log=True)
 _BINARY = Format("binary, not a log", _COUNTED)
-_CONFIGURATION = Format("configuration", settings.read_properties)
+_CONFIGURATION = Format("configuration", settings_files.read_properties)
 _OTHER_CONFIGURATION = Format("configuration", _COUNTED)
 
 
@@ -151,7 +158,7 @@ def _recognise_headless(head: bytes) -> Format | None:
         return None
     if not told:
         return _OTHER_CONFIGURATION if lines else None
-    return _recognise_lines(told, is_kafka=settings.KNOWN.search(head) is not None)
+    return _recognise_lines(told, is_kafka=settings_files.KNOWN.search(head) is not None)
 
 
 def _recognise_lines(lines: list[bytes], *, is_kafka: bool) -> Format | None:

@@ -136,6 +136,15 @@ def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> No
     assert "send again what they wrote from 11:38:20 to 11:38:48" in draw(unclean, one)
 
 
+def test_nobody_sends_again_what_a_clean_failover_cut(unclean: Path) -> None:
+    """The producers may have sent it again long before; it would be there twice."""
+    row = lost(0, 2, 845) | {"written_from": iso(40_000), "written_to": iso(71_318)}
+    one = finding("F-1", "truncation", "medium", measures={"partitions": [row]},
+                  **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
+
+    assert "send again" not in draw(unclean, one)
+
+
 def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> None:
     save(unclean, "coverage", [{"node": "broker-1", "role": "broker", "state": "missing"}])
     says = draw(unclean, crashed("F-2", 2, 45_000), trigger=[trigger("F-2", 2, 45_000)])
