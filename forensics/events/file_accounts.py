@@ -27,6 +27,7 @@ from forensics.events.file_parts import (
     main_writer,
     place_shared,
     role_of,
+    settle_origins,
     split_file,
 )
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
@@ -325,6 +326,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     for total in files.values():
         for one in (total, *total.origins.values()):
             one.close()
+        settle_origins(total)
     return files
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.writers import ROLES, SERVER_ROLES, find_servers, name_origin, split_voice
+from forensics.ingest.wrapper_base import GUESSED
 from forensics.parsing.time_statistics import MIN_BACKWARD_JUMP, MIN_SILENCE, Gap
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ def main_writer(account: FileAccount) -> Writer | None:
             best = min(named, key=lambda key: (-named[key], key))
             return role, best.partition(":")[2]
     return ("client", "") if "librdkafka" in account.layouts else None
+
+
+def settle_origins(account: FileAccount) -> None:
+    """Forget what stands before lines if it may be a thread as well as a writer.
+
+    Where a layout was found in the lines, only this proves that it names writers: the file has
+    lines of several servers, and behind each of these names are lines of one at most.
+    """
+    guessed = [origin for origin in account.origins if origin.startswith(GUESSED)]
+    if not guessed:
+        return
+    servers = [_servers(account.origins[origin].writers) for origin in guessed]
+    if len(set().union(*servers)) < 2 or any(len(some) > 1 for some in servers):
+        account.origins = {}
 
 
 def is_shared(account: FileAccount) -> bool:

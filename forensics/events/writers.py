@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.wrapper_base import GUESSED
 from forensics.lib.log_templates import compile_template
 from forensics.lib.yaml_with_lines import load_yaml, rule_files
 
@@ -129,9 +130,15 @@ def name_origin(origin: str) -> str:
 
     >>> name_origin('{app="kafka", pod="kafka-0"}'), name_origin("kafka-0/kafka")
     ('kafka-0', 'kafka-0')
+    >>> name_origin("?[kafka-0]"), name_origin("?kafka-0 kafka")
+    ('kafka-0', 'kafka-0')
     """
     label = _NAMING_LABELS.search(origin)
-    return label[1] if label else origin.strip("{}").partition("/")[0].strip()
+    if label:
+        return label[1]
+    if origin.startswith(GUESSED):
+        return next(iter(re.findall(r"[\w.@-]+", origin)), "")
+    return origin.strip("{}").partition("/")[0].strip()
 
 
 def decode_origins(origins: pa.Array) -> pa.Array:
