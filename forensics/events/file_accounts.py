@@ -175,6 +175,8 @@ class FileAccount:
     # records whose time has its own offset from UTC
     zoned: int = 0
     writers: Counter[str] = field(default_factory=Counter)
+    # the servers whose settings it holds, with their log folders
+    folders: set[tuple[str, str]] = field(default_factory=set)
     bases: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     first: int | None = None
@@ -343,6 +345,7 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)
     total.writers.update(account["writers"])
+    total.folders.update((server, folder) for server, folder in account.get("folders", ()))
     total.rules.update(account.get("rules", {}))
     total.notes += account["notes"]
     total.broken = total.broken or account["broken"]
