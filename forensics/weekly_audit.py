@@ -24,7 +24,7 @@ from forensics.ingest.read_plan import split_files
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts, notify_of_programs
+from forensics.pipeline import load_accounts, notify_of_problems, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -176,8 +176,7 @@ def _ingest(  # noqa: PLR0913, PLR0917
             request.archives, request.commands, store.files.scratch, request.limits
         )
         inputs = store.find_new(given)
-    for label, problem in inputs.problems:
-        notify(f"warning: {label}: {problem}; the rest is read")
+    notify_of_problems(inputs.problems, notify)
     problems = {"problems": [": ".join(problem) for problem in inputs.problems]}
     notify(f"archives   {inputs.file_count} files, {len(inputs.unread)} of them not read before")
     staged = store.files.scratch / "scan"

@@ -18,10 +18,12 @@ from forensics.cli.app import (
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
+    VERBOSE_OPTION,
     WAIT_OPTION,
     command_words,
     run_file,
     tell,
+    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
@@ -60,6 +62,7 @@ from forensics.settings import SEVERITIES
 @STRICT_OPTION
 @JSON_OPTION
 @QUIET_OPTION
+@VERBOSE_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
     archives: tuple[str, ...],
     store: str,
@@ -77,6 +80,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     strict: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Add log archives to a store, week by week, and draw the pages of the weeks they change.
 
@@ -112,7 +116,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
         node_map=node_map, log_patterns=log_patterns, commands=commands,
         limits=parse_limits(limit_words),
     )  # fmt: skip
-    with Progress(sys.stderr, quiet=quiet).open() as progress:
+    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)
         for line in run_result.format_summary(result) if "verdict" in result else ():
             progress.notify(line)
@@ -121,8 +125,9 @@ def command(  # noqa: PLR0917 - each is an option of its own
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
         tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
-        tell(f"{result.get('week', 'no week')}: {result['reason']}")
-        tell(f"page: {result.get('page', 'none')}")
+        from forensics.report.terminal_summary import week_rows
+
+        tell_rows(week_rows(result))
     raise SystemExit(result["exit_code"])
 
 

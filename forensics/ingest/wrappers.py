@@ -21,7 +21,7 @@ from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper
 from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer
-from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
@@ -127,10 +127,12 @@ class FoundPrefix(PrefixWrapper):
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take it off; a line without it belongs to whoever wrote the line above."""
         opened = super().unwrap(texts)
-        if opened.origins is None:
-            return opened
+        if opened.origins is None or texts.origins is not None:
+            # What a collector says of its lines goes before what stands in them.
+            return replace(opened, origins=texts.origins)
         nobody = pa.scalar(None, pa.binary())
-        return replace(opened, origins=pc.if_else(pa.array(opened.carried), opened.origins, nobody))
+        guessed = pc.binary_join_element_wise(GUESSED.encode(), opened.origins, b"")
+        return replace(opened, origins=pc.if_else(pa.array(opened.carried), guessed, nobody))
 
 
 @dataclass(frozen=True)
