@@ -77,7 +77,7 @@ def command(
       kafka-forensics export out --format csv -o sheets --table leadership --table findings
       kafka-forensics export out --format timesketch --from 11:38 --to 11:41 -o timeline.jsonl
       kafka-forensics export out --format junit -o TEST-kafka.xml
-      kafka-forensics export out --format slack | curl --json @- "$SLACK_WEBHOOK"
+      kafka-forensics export out --format slack -o message.json
       kafka-forensics export out --format prometheus -o /var/lib/node_exporter/kafka.prom
     """
     from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
