@@ -72,8 +72,10 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 	@$(BIN)/kafka-forensics rules schema rules/schema
 	@$(BIN)/kafka-forensics reference -o docs/commands.md
 
-bench: setup ## Measure speed
-	@$(BIN)/python tests/bench/bench.py
+BENCH := --mb 64 256
+
+bench: setup ## Measure the whole way to the page, beside other tools (BENCH="--mb 256 1024 --form gzip")
+	@$(BIN)/python tests/bench/bench.py $(BENCH)
 
 bench-scale: setup ## Fold 5 million transitions of 200,000 partitions with 1 GB
 	@$(BIN)/python tests/bench/scale.py

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from plotly import graph_objects as go
+
 from forensics.lib import intervals
 from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
@@ -58,7 +60,7 @@ def draw_leaders(
     return sheet.build(findings, holes, barmode="overlay", showlegend=True, meta=meta)
 
 
-def _leader_trace(epochs: Sequence[Epoch], view: Span) -> Figure:
+def _leader_trace(epochs: Sequence[Epoch], view: Span) -> go.Bar:
     leader = epochs[0][1].leader
     name, fill, pattern = f"broker {leader}", "", ""
     if leader is None:
@@ -80,7 +82,7 @@ def _leader_trace(epochs: Sequence[Epoch], view: Span) -> Figure:
 def _bar_trace(
     bars: Sequence[tuple[int, int, str, str, str]], view: Span, fill: str, pattern: str = "",
     **more: object,
-) -> Figure:  # fmt: skip
+) -> go.Bar:  # fmt: skip
     return plotly_sheet.bar_trace(bars, view, [fill] * len(bars), pattern, **more)
 
 
@@ -97,7 +99,7 @@ def _find_gaps(
     return islice(gaps, MAX_BARS // 2)
 
 
-def _gap_trace(gaps: Sequence[tuple[PartitionGroup, Span]], view: Span) -> Figure:
+def _gap_trace(gaps: Sequence[tuple[PartitionGroup, Span]], view: Span) -> go.Bar:
     name, (fill, pattern) = "leader not known", theme.STATE["unknown"]
     bars = [
         (start, end, shown(row.label), "",
@@ -107,7 +109,7 @@ def _gap_trace(gaps: Sequence[tuple[PartitionGroup, Span]], view: Span) -> Figur
     return _bar_trace(bars, view, fill, pattern, name=name, legendgroup=name, **LEADER_BAR)
 
 
-def _isr_traces(rows: Sequence[PartitionGroup], view: Span) -> Iterator[Figure]:
+def _isr_traces(rows: Sequence[PartitionGroup], view: Span) -> Iterator[go.Bar]:
     """Draw a thin bar below each leader's: how many replicas are missing from the ISR."""
     states = [(row, state) for row in rows for state in row.isr_states if state.isr is not None]
     # Where there are too many, what is whole is left out first: blank then means whole.
@@ -131,10 +133,9 @@ def _isr_hover(row: PartitionGroup, state: IsrState) -> str:
     return f"{shown(row.label)}: in sync {isr}, of {state.replica_count}<br>{when}"
 
 
-def _unclean_trace(epochs: Sequence[Epoch]) -> Figure:
-    return {
-        "type": "scatter", "x": [epoch.start for _, epoch in epochs],
-        "y": [shown(row.label) for row, _ in epochs], "mode": "markers",
-        "name": "U, red edge: unclean election", "hoverinfo": "skip",
-        "marker": {"symbol": "line-ns", "size": 18, "line": {"width": 4, "color": theme.UNCLEAN}},
-    }  # fmt: skip
+def _unclean_trace(epochs: Sequence[Epoch]) -> go.Scatter:
+    return go.Scatter(
+        x=[epoch.start for _, epoch in epochs], y=[shown(row.label) for row, _ in epochs],
+        mode="markers", name="U, red edge: unclean election", hoverinfo="skip",
+        marker={"symbol": "line-ns", "size": 18, "line": {"width": 4, "color": theme.UNCLEAN}},
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow.dataset as ds
+from plotly import graph_objects as go
 
 from forensics.lib.text_safety import escape_plotly as plain
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
@@ -232,16 +233,15 @@ def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> No
         marks = [(step, place) for step, place in marks if place]
         if marks:
             line = {"width": 4 if symbol == "line-ns" else 1, "color": colour}
-            trace = {
-                "type": "scatter", "mode": "markers", "name": name, "showlegend": True,
-                "x": [step.start for step, _ in marks], "y": [plain(place) for _, place in marks],
-                "customdata": [
+            trace = go.Scatter(
+                mode="markers", name=name, showlegend=True,
+                x=[step.start for step, _ in marks], y=[plain(place) for _, place in marks],
+                customdata=[
                     f"{plain(step.text)}<br>{phrases.format_time(step.start)}" for step, _ in marks
                 ],
-                "hovertemplate": "%{customdata}<extra></extra>",
-                "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
-                           "color": colour, "line": line},
-            }  # fmt: skip
+                marker={"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
+                        "color": colour, "line": line},
+            )  # fmt: skip
             figure.add_trace(trace, row=row)
 
 
@@ -266,12 +266,12 @@ def _led_counts(run: RunOutput, timeline: Timeline) -> list[tuple[int, int]]:
 
 
 def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: int) -> None:
-    trace = {
-        "type": "scatter", "mode": "lines", "name": "partitions led", "fill": "tozeroy",
-        "x": [time for time, _ in points], "y": [level for _, level in points], "showlegend": False,
-        "line": {"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
-        "hovertemplate": "%{y} partitions<extra></extra>",
-    }  # fmt: skip
+    trace = go.Scatter(
+        mode="lines", name="partitions led", fill="tozeroy", showlegend=False,
+        x=[time for time, _ in points], y=[level for _, level in points],
+        line={"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
+        hovertemplate="%{y} partitions<extra></extra>",
+    )  # fmt: skip
     figure.add_trace(trace, row=row)
     highest = max(level for _, level in points)
     figure.update_yaxes(**plotly_sheet.count_axis(highest), row=row)
