@@ -21,7 +21,7 @@ from forensics.events.node_map import parse_node_map
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts, notify_of_programs
+from forensics.pipeline import load_accounts, notify_of_problems, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -162,8 +162,7 @@ def _ingest(  # noqa: PLR0913, PLR0917
     """Read what is new, and put its events into their weeks."""
     with watch.stage("plan"):
         inputs = store.find_new(request.archives)
-    for label, problem in inputs.problems:
-        notify(f"warning: {label}: {problem}; the rest is read")
+    notify_of_problems(inputs.problems, notify)
     problems = {"problems": [": ".join(problem) for problem in inputs.problems]}
     notify(f"archives   {inputs.file_count} files, {len(inputs.unread)} of them not read before")
     staged = store.files.scratch / "scan"

@@ -15,10 +15,12 @@ from forensics.cli.app import (
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
+    VERBOSE_OPTION,
     WAIT_OPTION,
     command_words,
     run_file,
     tell,
+    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
@@ -54,6 +56,7 @@ from forensics.settings import SEVERITIES
 @STRICT_OPTION
 @JSON_OPTION
 @QUIET_OPTION
+@VERBOSE_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
     archives: tuple[str, ...],
     store: str,
@@ -68,6 +71,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     strict: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Add log archives to a store, week by week, and draw the pages of the weeks they change.
 
@@ -99,7 +103,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
         fail_on=fail_on, strict=strict, command=command_words(),
         node_map=node_map,
     )  # fmt: skip
-    with Progress(sys.stderr, quiet=quiet).open() as progress:
+    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)
         for line in run_result.format_summary(result) if "verdict" in result else ():
             progress.notify(line)
@@ -108,8 +112,9 @@ def command(  # noqa: PLR0917 - each is an option of its own
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
         tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
-        tell(f"{result.get('week', 'no week')}: {result['reason']}")
-        tell(f"page: {result.get('page', 'none')}")
+        from forensics.report.terminal_summary import week_rows
+
+        tell_rows(week_rows(result))
     raise SystemExit(result["exit_code"])
 
 

@@ -27,6 +27,7 @@ from forensics.events.file_parts import (
     main_writer,
     place_shared,
     role_of,
+    settle_origins,
     split_file,
 )
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
@@ -174,6 +175,8 @@ class FileAccount:
     # records whose time has its own offset from UTC
     zoned: int = 0
     writers: Counter[str] = field(default_factory=Counter)
+    # the servers whose settings it holds, with their log folders
+    folders: set[tuple[str, str]] = field(default_factory=set)
     bases: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     first: int | None = None
@@ -325,6 +328,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     for total in files.values():
         for one in (total, *total.origins.values()):
             one.close()
+        settle_origins(total)
     return files
 
 
@@ -341,6 +345,7 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)
     total.writers.update(account["writers"])
+    total.folders.update((server, folder) for server, folder in account.get("folders", ()))
     total.rules.update(account.get("rules", {}))
     total.notes += account["notes"]
     total.broken = total.broken or account["broken"]

@@ -134,7 +134,7 @@ class Scanner:
             summary.parts.forget_matched()
             return
         entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
-        named = self.writers.find(entries["message"], entries["client"])
+        named = self.writers.find(entries["message"], entries["client"], entries["more"])
         summary.parts.add_writers(named, entries["line"].to_numpy(), entries["offset"].to_numpy())
         events = self.reader.match(entries)
         if len(events):
@@ -254,6 +254,7 @@ class _PieceSummary:
             "levels": dict(self._times.levels),
             "events": self.events,
             "writers": self.parts.writers,
+            "folders": sorted(self.parts.folders),
             "cuts": self.parts.cuts,
             "stretches": self.parts.stretches,
             "origins": self.parts.to_accounts(counts, layouts),

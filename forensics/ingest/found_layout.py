@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from forensics.errors import Problem
 from forensics.ingest.text_buffer import TextBuffer, to_buffer
+from forensics.ingest.wrapper_base import GUESSED
 from forensics.ingest.wrappers import PrefixWrapper, Wrapper
 from forensics.ingest.written_levels import write_levels
 from forensics.ingest.written_times import TimeForm, write_times
@@ -27,10 +28,12 @@ class FoundPrefix(PrefixWrapper):
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take it off; a line without it belongs to whoever wrote the line above."""
         opened = super().unwrap(texts)
-        if opened.origins is None:
-            return opened
+        if opened.origins is None or texts.origins is not None:
+            # What a collector says of its lines goes before what stands in them.
+            return replace(opened, origins=texts.origins)
         nobody = pa.scalar(None, pa.binary())
-        return replace(opened, origins=pc.if_else(pa.array(opened.carried), opened.origins, nobody))
+        guessed = pc.binary_join_element_wise(GUESSED.encode(), opened.origins, b"")
+        return replace(opened, origins=pc.if_else(pa.array(opened.carried), guessed, nobody))
 
 
 @dataclass(frozen=True)
