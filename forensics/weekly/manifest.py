@@ -194,7 +194,9 @@ def account_json(account: FileAccount) -> str:
 def _kept_values(account: FileAccount) -> dict[str, Any]:
     kept = {name: value for name, value in vars(account).items() if name not in _NOT_KEPT}
     origins = {origin: _kept_values(part) for origin, part in account.origins.items()}
-    return kept | {"origins": origins}
+    # JSON has no sets.
+    folders = sorted(map(list, account.folders))
+    return kept | {"origins": origins, "folders": folders}
 
 
 def _parse_account(values: Mapping[str, Any]) -> FileAccount:
@@ -202,6 +204,8 @@ def _parse_account(values: Mapping[str, Any]) -> FileAccount:
     for name, value in values.items():
         if name == "origins":
             account.origins = {origin: _parse_account(part) for origin, part in value.items()}
+        elif isinstance(vars(account)[name], set):
+            setattr(account, name, set(map(tuple, value)))
         elif isinstance(vars(account)[name], Counter):
             setattr(account, name, Counter(value))
         elif isinstance(value, list):

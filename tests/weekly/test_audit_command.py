@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -110,7 +111,7 @@ def test_the_output_of_a_command_is_audited_by_a_pasted_pattern(tmp_path: Path) 
         f"2026-11-18 11:38:{n:02},123 | x{n % 7} [KafkaServer id=1] started\\n" for n in range(40)
     )
     audits = Audits(tmp_path / "store")
-    wishes = {"commands": (f"printf '{lines}'",), "log_patterns": ("%d | %X %m%n",)}
+    wishes: dict[str, Any] = {"commands": (f"printf '{lines}'",), "log_patterns": ("%d | %X %m%n",)}
 
     first = audits.run(**wishes)
     again = audits.run(**wishes)
