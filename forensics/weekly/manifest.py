@@ -195,8 +195,8 @@ def _kept_values(account: FileAccount) -> dict[str, Any]:
     kept = {name: value for name, value in vars(account).items() if name not in _NOT_KEPT}
     origins = {origin: _kept_values(part) for origin, part in account.origins.items()}
     # JSON has no sets.
-    folders = sorted(map(list, account.folders))
-    return kept | {"origins": origins, "folders": folders}
+    lists = {name: sorted(value) for name, value in kept.items() if isinstance(value, set)}
+    return kept | lists | {"origins": origins}
 
 
 def _parse_account(values: Mapping[str, Any]) -> FileAccount:
@@ -204,14 +204,12 @@ def _parse_account(values: Mapping[str, Any]) -> FileAccount:
     for name, value in values.items():
         if name == "origins":
             account.origins = {origin: _parse_account(part) for origin, part in value.items()}
-        elif isinstance(vars(account)[name], set):
-            setattr(account, name, set(map(tuple, value)))
         elif isinstance(vars(account)[name], Counter):
             setattr(account, name, Counter(value))
         elif isinstance(value, list):
             # JSON has no tuples.
             items = [tuple(each) if isinstance(each, list) else each for each in value]
-            setattr(account, name, items)
+            setattr(account, name, type(vars(account)[name])(items))
         else:
             setattr(account, name, value)
     return account
