@@ -37,7 +37,11 @@ ORDER = {name: level for level, names in enumerate(LAYERS.values()) for name in 
 GUESTS = {
     "click": ("forensics/cli/", "jobs/"),
     "great_expectations": ("forensics/quality/gx_runner.py",),
-    "plotly": ("forensics/report/plotly_sheet.py",),
+    "plotly": (
+        "forensics/report/plotly_sheet.py",
+        "forensics/report/figures/",
+        "forensics/report/histories/figures.py",
+    ),
     "pyspark": ("forensics/engine/spark.py",),
     "yaml": ("forensics/lib/lined_documents.py", "forensics/lib/yaml_with_lines.py"),
 }

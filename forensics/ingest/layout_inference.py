@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from forensics.ingest.found_layout import found_end, found_layout, found_prefix
+from forensics.ingest.found_layout import found_layout
 from forensics.ingest.gap_patterns import gap_form, gap_parts
 from forensics.ingest.message_columns import MESSAGE, LinePattern
-from forensics.ingest.wrappers import Wrapper
+from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 
@@ -120,7 +120,7 @@ def infer_layout(
     prefix, pattern = LinePattern(), LinePattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
     for at in range(begin):
-        prefix.add_parts(gap_parts(head.gaps(at)))
+        prefix.add_named(gap_parts(head.gaps(at)))
         prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
     time = None
     if begin < len(head.kinds):
@@ -259,11 +259,11 @@ def _read_head(
             gaps = openers
             split = _split_logger(fronts, loggers)
             if split:
-                prefix.add_parts(gap_parts(split[0]))
+                prefix.add_named(gap_parts(split[0]))
                 _add_logger(pattern, split[2])
                 pattern.add_parts(gap_parts(split[1]))
             else:
-                prefix.add_parts(gap_parts(fronts))
+                prefix.add_named(gap_parts(fronts))
             pattern.add_parts(gap_parts(gaps))
         else:
             split = None if pattern.has_logger else _split_logger(gaps, loggers)

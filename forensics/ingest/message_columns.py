@@ -53,6 +53,7 @@ class LinePattern:
     source: str = ""
     shown: str = ""
     has_logger: bool = False
+    has_origin: bool = False
     # What follows it, in the lines of a sample.
     rests: list[str] = field(default_factory=list)
 
@@ -65,6 +66,19 @@ class LinePattern:
         """Add the parts of a gap."""
         for part in parts:
             self.add(part.pattern, part.shown)
+
+    def add_named(self, parts: Sequence[GapPart]) -> None:
+        """Add parts of a prefix; the first names in it may say who wrote the line."""
+        naming = [at for at, part in enumerate(parts) if part.names]
+        if naming and not self.has_origin:
+            self.has_origin = True
+            first, last = naming[0], naming[-1] + 1
+            self.add_parts(parts[:first])
+            self.source += "(?P<origin>"
+            self.add_parts(parts[first:last])
+            self.source += ")"
+            parts = parts[last:]
+        self.add_parts(parts)
 
     def take(self, source: str, shown: str) -> None:
         """Add a part that the rests begin with; forget those that do not."""

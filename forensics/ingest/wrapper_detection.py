@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import Problem, RuleError, duplicate_ids
-from forensics.ingest.found_layout import found_prefix
+from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.gap_patterns import gap_parts
+from forensics.ingest.message_columns import LinePattern
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -28,7 +29,14 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, gather_texts
-from forensics.ingest.wrappers import CodeWrapper, JsonWrapper, PairsWrapper, Wrapper, load_wrappers
+from forensics.ingest.wrappers import (
+    CodeWrapper,
+    JsonWrapper,
+    PairsWrapper,
+    Wrapper,
+    found_prefix,
+    load_wrappers,
+)
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
 # So many lines, spread over the head, decide how a file is wrapped.
@@ -46,6 +54,12 @@ class WrapperStack:
 
     wrappers: tuple[Wrapper, ...]
     is_found: bool = False
+
+    @property
+    def how(self) -> str:
+        """How it was found: known, inferred from the lines, or given by somebody's pattern."""
+        given = [one.how for one in self.wrappers if isinstance(one, FoundLayout) and one.is_given]
+        return "inferred" if self.is_found else given[0] if given else "known"
 
     @property
     def name(self) -> str:
@@ -164,10 +178,9 @@ def _find_before_objects(wrappers: Sequence[Wrapper], raw: Sequence[bytes]) -> W
             fronts += [line[:begin].decode("utf-8", "replace") for one in told if one][:1]
     if 2 * len(fronts) <= len(raw):
         return None
-    parts = gap_parts(fronts)
-    return found_prefix(*("".join(texts) for texts in zip(
-        *((part.pattern, part.shown) for part in parts), strict=True
-    )))  # fmt: skip
+    pattern = LinePattern()
+    pattern.add_named(gap_parts(fronts))
+    return found_prefix(pattern.source, pattern.shown)
 
 
 @functools.cache

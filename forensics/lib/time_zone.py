@@ -116,15 +116,27 @@ def shift_figure(drawing: dict[str, Any]) -> dict[str, Any]:
     """
     by = current_zone().offset
     layout = dict(drawing["layout"])
+    others = {
+        name.replace("axis", "")
+        for name, axis in layout.items()
+        if name.startswith("xaxis") and axis.get("type", "date") != "date"
+    }
     for name, axis in layout.items():
-        if name.startswith("xaxis") and axis.get("range"):
+        if (
+            name.startswith("xaxis")
+            and name.replace("axis", "") not in others
+            and axis.get("range")
+        ):
             layout[name] = axis | {"range": _written(axis["range"], by)}
             if strip := axis.get("rangeslider"):
                 strip = strip | {"range": _written(strip["range"], by)}
                 layout[name] |= {"rangeslider": strip}
     if layout.get("shapes"):
         layout["shapes"] = [_mark(mark, by) for mark in layout["shapes"]]
-    traces = [_trace(trace, by) for trace in drawing["data"]]
+    traces = [
+        trace if trace.get("xaxis", "x") in others else _trace(trace, by)
+        for trace in drawing["data"]
+    ]
     return drawing | {"data": traces, "layout": layout}
 
 

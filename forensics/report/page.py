@@ -22,7 +22,6 @@ from forensics.report import theme
 from forensics.report.cluster_facts import read_cluster_facts
 from forensics.report.headline import page_title
 from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html
-from forensics.report.plotly_sheet import plotly_js
 from forensics.report.sections import (
     appendix,
     blind_spots,
@@ -46,9 +45,11 @@ from forensics.report.time_window import WindowedRun, narrow_run, parse_window
 from forensics.run_output.reader import RunOutput, load_run, open_run
 
 PAGE_NAME = "report.html"
+# plotly.js with what the figures use of it, and its licence beside it.
+LIBRARY = "plotly-cartesian.min.js"
 # Scripts of the page's own, in the order in which they run.
 SCRIPTS = (
-    "inflating.js", "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
+    "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
     "filter.js", "page.js",
 )  # fmt: skip
 STYLES = ("page.css", "parts.css")
@@ -78,6 +79,8 @@ SECTIONS = {
 # What stands open; of a clear run the rest is folded, too.
 OPEN = ("verdict", "timeline", "happened", "findings", "ledger", "partitions", "clients", "brokers")
 OPEN_WHEN_CLEAR = ("verdict", "timeline")
+# What is on paper; the rest is printed when somebody asks for all of it.
+PRINTED = ("verdict", "timeline", "happened", "findings", "ledger")
 
 
 def draw_report(out: Path, *, shared: bool = False) -> Path:
@@ -110,12 +113,25 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         tag(
             "main",
             *(
-                section(anchor, title, body, "\n", folded=anchor not in shown)
+                section(
+                    anchor,
+                    title,
+                    body,
+                    "\n",
+                    folded=anchor not in shown,
+                    printed=anchor in PRINTED,
+                )
                 for anchor, title, body in parts
             ),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
+        tag(
+            "p",
+            "On paper: the summary, the timeline, causes, findings and losses. \u201cPrint "
+            "everything\u201d at the end of report.html prints all of it.",
+            class_="paper-only",
+        ),
         _print_footer(run),
         shared=shared,
     )
@@ -146,7 +162,7 @@ def write_page(page: Path, title: str, *inside: Child, shared: bool | str = Fals
     if shared:
         library = page.parent / _library_path(shared)
         if not library.exists():
-            _write(library, plotly_js())
+            _write(library, _asset(LIBRARY))
     _write(page, document)
     return page
 
@@ -159,7 +175,7 @@ def _write(path: Path, text: str) -> None:
 def _head(title: str, *, shared: bool | str) -> Markup:
     sources = [_hash(_asset(name)) for name in SCRIPTS]
     # Browsers ask no hash of a file beside the page: it is of the page's own origin.
-    sources.append("'self'" if shared else _hash(plotly_js()))
+    sources.append("'self'" if shared else _hash(_asset(LIBRARY)))
     policy = CONTENT_POLICY.format(scripts=" ".join(sources))
     return tag(
         "head",
@@ -216,7 +232,7 @@ def _scripts(*, shared: bool | str) -> Markup:
     return join(
         [
             tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
-            tag("script", None if shared else trust_html(_packed_plotly_js()), **library),
+            tag("script", None if shared else trust_html(_packed_library()), **library),
             *(tag("script", trust_html(_asset(name))) for name in SCRIPTS),
         ],
         "\n",
@@ -225,7 +241,7 @@ def _scripts(*, shared: bool | str) -> Markup:
 
 def _library_path(shared: bool | str) -> str:
     """Name the library after its content: a newer one does not replace that of an older page."""
-    name = f"plotly.{hashlib.sha256(plotly_js().encode()).hexdigest()[:12]}.js"
+    name = f"plotly.{hashlib.sha256(_asset(LIBRARY).encode()).hexdigest()[:12]}.js"
     return f"{shared}/{name}" if isinstance(shared, str) else name
 
 
@@ -235,8 +251,8 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _packed_plotly_js() -> str:
-    return gzip_base64(plotly_js())
+def _packed_library() -> str:
+    return gzip_base64(_asset(LIBRARY))
 
 
 def _hash(source: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures as JSON for Plotly: rows of marks on one time axis. No other file knows Plotly.
+"""Figures made with Plotly: rows of marks on one time axis, in one template.
 
 It also decides the words of the marks and where they stand.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
-from plotly.offline import get_plotlyjs
+from plotly import graph_objects as go
+from plotly.basedatatypes import BaseTraceType
 
 from forensics.lib.intervals import merge
 from forensics.lib.text_format import duration, time_text
@@ -51,8 +51,35 @@ MAX_NAME_CHARS = 28
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
 MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 24, 30
-# Room for the axis and its title; each line of a legend takes this much more.
-FOOT_HEIGHT, LEGEND_LINE_HEIGHT = 52, 20
+# Room for the axis and its title, below the rows or above them; each line of a legend takes this
+# much more.
+FOOT_HEIGHT, TOP_AXIS, LEGEND_LINE_HEIGHT = 52, 62, 20
+
+
+@cache
+def template() -> go.layout.Template:
+    """Return what all figures have in common; a script adds the colours of light and dark."""
+    return go.layout.Template(
+        layout=go.Layout(
+            font={"family": FONT, "size": 12}, paper_bgcolor=CLEAR, plot_bgcolor=CLEAR,
+            bargap=0.15, dragmode="zoom", hovermode="closest",
+            hoverlabel={"font": {"family": FONT, "size": 12}, "align": "left"},
+            modebar={"bgcolor": CLEAR, "color": theme.HATCH, "activecolor": "#0072B2"},
+            legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom",
+                    "font": {"size": 11}},
+            annotationdefaults={"showarrow": False, "font": {"size": 12}, "xanchor": "left",
+                                "yanchor": "bottom", "xref": "paper", "yref": "paper"},
+            shapedefaults={"layer": "below", "line": {"width": 0}},
+            xaxis={"automargin": True, "zeroline": False},
+            yaxis={"automargin": True, "zeroline": False},
+        ),
+        data={
+            "bar": [go.Bar(hovertemplate="%{customdata}<extra></extra>", textposition="inside",
+                           textangle=0, insidetextanchor="start")],
+            "heatmap": [go.Heatmap(showscale=False, zsmooth=False)],
+            "scatter": [go.Scatter(hovertemplate="%{customdata}<extra></extra>")],
+        },
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,11 +153,6 @@ def shorten_name(name: str) -> str:
     return name if len(name) <= MAX_NAME_CHARS else f"{name[:half]}…{name[-half + 3 :]}"
 
 
-def split_at_edges(start: int, end: int, view: Span) -> list[Span]:
-    """Split a bar at the edges of the view: its words stand in a piece that can be seen."""
-    return list(pairwise([start, *(edge for edge in view if start < edge < end), end]))
-
-
 def epoch_label(epoch: LeaderInterval) -> str:
     """Return the leader epoch, or the first and last where a row holds several."""
     first, last = epoch.epochs
@@ -154,73 +176,76 @@ def leader_hover(row: PartitionGroup, epoch: LeaderInterval, name: str) -> str:
 
 
 class Sheet:
-    """Rows one under the other that share one time axis."""
+    """Rows one under the other that share one time axis, as a figure of Plotly's.
+
+    Subplots of Plotly's own have an axis each, which are kept alike: then a zoom is done once for
+    each row, and the line under the mouse ends at the edge of its row. So the rows are axes here.
+    """
 
     def __init__(
         self, rows: Sequence[tuple[str, int]], view: tuple[int, int], *, axis_on_top: bool = False
     ) -> None:
         """Take (title, height in pixels) of each row, from the top."""
         heights = [height for _, height in rows] or [60]
-        self.view, self.traces, self.row_count = view, list[Figure](), len(rows)
+        self.view, self.row_count = view, len(rows)
         self.axis_on_top = axis_on_top
         # Below an axis on top the first row needs room for its title.
-        above = ROW_GAP if axis_on_top else 0
+        above = ROW_GAP if axis_on_top and rows and rows[0][0] else 0
         self.height = sum(heights) + ROW_GAP * (len(heights) - 1) + above
+        self.traces = list[BaseTraceType]()
         self.layout: Figure = {"annotations": []}
         top = float(self.height) - above
         for row, height in enumerate(heights, 1):
             domain = [max(0.0, top - height) / self.height, top / self.height]
-            self.layout[_axis_name("yaxis", row)] = {
-                "domain": domain, "anchor": "x", "automargin": True, "zeroline": False,
-            }  # fmt: skip
+            self.update_yaxes(row, domain=domain, anchor="x")
+            if row <= len(rows) and rows[row - 1][0]:
+                self.add_title(rows[row - 1][0], 0, domain[1])
             top -= height + ROW_GAP
-        self.layout["annotations"] = [
-            {
-                "text": title, "x": 0, "y": self.layout[_axis_name("yaxis", row)]["domain"][1],
-                "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
-                "showarrow": False, "font": {"size": 12},
-            }
-            for row, (title, _) in enumerate(rows, 1)
-        ]  # fmt: skip
 
-    def add_trace(self, trace: Mapping[str, Any], row: int = 1) -> None:
+    def add_title(self, text: str, x: float, y: float) -> None:
+        """Write above a row, at a share of the width and of the height."""
+        self.layout["annotations"].append({"text": text, "x": x, "y": y})
+
+    def add_trace(self, trace: BaseTraceType, row: int = 1) -> None:
         """Put a trace into a row."""
-        self.traces.append(dict(trace) | {"xaxis": "x", "yaxis": _axis_name("y", row)})
+        trace.xaxis, trace.yaxis = "x", _axis_name("y", row)
+        self.traces.append(trace)
 
-    def update_yaxes(self, row: int = 1, **settings: object) -> None:
+    def update_yaxes(self, row: int = 1, **settings: Any) -> None:
         """Set the axis of a row."""
-        self.layout[_axis_name("yaxis", row)] |= settings
+        self.layout.setdefault(_axis_name("yaxis", row), {}).update(settings)
 
     def build(self, findings: Iterable[SavedFinding], holes: Holes = (), **more: Any) -> Figure:
-        """Return the figure, with bands for what was found and for what no log tells of."""
+        """Return the figure as JSON, with bands for what was found and for what no log tells of.
+
+        What a figure needs beyond that goes into its layout.
+        """
         bands = [_hole_band(*hole) for hole in holes]
         bands += [_incident_band(*span) for span in incident_bands(findings, self.view[1])]
         self._name_groups_once()
-        foot = FOOT_HEIGHT + LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
+        head, foot = (TOP_AXIS, 8) if self.axis_on_top else (HEAD_HEIGHT, FOOT_HEIGHT)
+        foot += LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
         layout = self.layout | {
+            "template": template(), "uirevision": "fixed",
             "xaxis": self.time_axis(), "shapes": bands[:MAX_BANDS], "barmode": "stack",
-            "bargap": 0.15, "height": self.height + HEAD_HEIGHT + foot,
-            "font": {"family": FONT, "size": 12}, "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR,
-            "uirevision": "fixed",
-            "margin": {"l": 8, "r": 12, "t": HEAD_HEIGHT, "b": foot}, "dragmode": "zoom",
-            "hovermode": "closest",
-            "modebar": {"bgcolor": CLEAR, "color": theme.HATCH, "activecolor": "#0072B2"},
-            "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
-            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container",
-                       "yanchor": "bottom", "font": {"size": 11}},
-        } | more  # fmt: skip
-        drawing = {"data": self.traces, "layout": layout, "config": CONFIG}
-        return shift_figure(drawing) if layout["xaxis"]["type"] == "date" else drawing
+            "height": self.height + head + foot,
+            "margin": {"l": 8, "r": 12, "t": head, "b": foot},
+        }  # fmt: skip
+        figure = go.Figure(self.traces, layout | more)
+        drawing = figure.to_dict() | {"config": CONFIG}
+        is_dated = drawing["layout"]["xaxis"]["type"] == "date"
+        return shift_figure(drawing) if is_dated else drawing
 
     def _name_groups_once(self) -> None:
         """Let one trace of a group speak for it in the legend."""
         seen: set[str] = set()
         for trace in self.traces:
-            group = trace.get("legendgroup")
-            if group in seen:
-                trace["showlegend"] = False
-            elif group:
-                seen.add(group)
+            if trace.type == "heatmap":
+                continue
+            if trace.legendgroup in seen:
+                trace.showlegend = False
+            elif trace.legendgroup:
+                seen.add(trace.legendgroup)
 
     def time_axis(self) -> Figure:
         """Return the axis that all rows share."""
@@ -229,7 +254,7 @@ class Sheet:
         if self.axis_on_top:
             place = {"anchor": "free", "position": 1, "side": "top"}
         return place | {
-            "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
+            "type": "date", "range": list(self.view),
             "showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "dot",
             "spikecolor": theme.HATCH, "spikesnap": "cursor",
             "title": {"text": title, "standoff": 6},
@@ -240,23 +265,17 @@ def _axis_name(axis: str, row: int) -> str:
     return axis if row == 1 else f"{axis}{row}"
 
 
-def _legend_lines(traces: Sequence[Figure]) -> int:
+def _legend_lines(traces: Sequence[BaseTraceType]) -> int:
     """Count the lines that a legend needs where the window is narrow."""
     named = {
-        trace.get("legendgroup") or trace["name"]: len(trace["name"])
+        trace.legendgroup or trace.name: len(trace.name)
         for trace in traces
-        if trace.get("showlegend", True) and trace.get("name")
+        if trace.showlegend is not False and trace.name
     }
     return -(-sum(46 + 7 * letters for letters in named.values()) // 600)
 
 
 RowDrawer = Callable[[Sheet, int], None]
-
-
-@cache
-def plotly_js() -> str:
-    """Return the source of plotly.js as the installed package carries it."""
-    return str(get_plotlyjs())
 
 
 def escape_names(names: Iterable[str]) -> list[str]:
@@ -294,17 +313,16 @@ def incident_bands(findings: Iterable[SavedFinding], last: int) -> list[Span]:
 
 def _incident_band(start: int, end: int) -> Figure:
     return {
-        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-        "x0": start, "x1": end, "line": {"width": 0}, "opacity": 0.08,
-        "fillcolor": theme.LEVEL["critical"],
+        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "x0": start, "x1": end,
+        "fillcolor": theme.LEVEL["critical"], "opacity": 0.08,
     }  # fmt: skip
 
 
 def _hole_band(start: int, end: int, share: float) -> Figure:
     """Shade where logs are missing, darker where more nodes are silent."""
     return {
-        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-        "x0": start, "x1": end, "line": {"width": 1, "dash": "dot", "color": theme.HATCH},
+        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "x0": start, "x1": end,
+        "line": {"width": 1, "dash": "dot", "color": theme.HATCH},
         "fillcolor": theme.HATCH, "opacity": round(0.12 + 0.3 * share, 2),
     }  # fmt: skip
 
@@ -332,50 +350,47 @@ def draw_flags(sheet: Sheet, row: int, data: TimelineData) -> None:
 def _flag_traces(
     flags: Sequence[tuple[int, SavedFinding, int]], level: str, colour: str, view: Span,
     *, is_crowded: bool,
-) -> tuple[Figure, Figure]:  # fmt: skip
+) -> tuple[go.Scatter, go.Scatter]:  # fmt: skip
     spans = [finding_span(finding, view) for _, finding, _ in flags]
     numbers = [] if is_crowded else [str(number) for number, _, _ in flags]
-    lines: Figure = {
-        "type": "scatter", "x": [moment for start, end in spans for moment in (start, end, None)],
-        "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
-        "line": {"color": colour, "width": 5}, "showlegend": False, "hoverinfo": "skip",
-    }  # fmt: skip
-    heads: Figure = {
-        "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [flag_position(*span, view) for span in spans],
-        "y": [row for _, _, row in flags], "text": numbers,
-        "ids": [f"#{anchor(finding.id)}" for _, finding, _ in flags],
-        "customdata": [f"{number}. {shown(finding.title)} ({level})"
-                       for number, finding, _ in flags],
-        "marker": {"size": 9 if is_crowded else 18, "color": colour, "opacity": 1},
-        "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }  # fmt: skip
+    lines = go.Scatter(
+        x=[moment for start, end in spans for moment in (start, end, None)],
+        y=[at for _, _, row in flags for at in (row, row, None)], mode="lines",
+        line={"color": colour, "width": 5}, showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+    heads = go.Scatter(
+        mode="markers+text", name=level, showlegend=False,
+        x=[flag_position(*span, view) for span in spans], y=[row for _, _, row in flags],
+        text=numbers, textposition="middle center", textfont={"color": "var(--ground)", "size": 11},
+        ids=[f"#{anchor(finding.id)}" for _, finding, _ in flags],
+        customdata=[f"{number}. {shown(finding.title)} ({level})" for number, finding, _ in flags],
+        marker={"size": 9 if is_crowded else 18, "color": colour, "opacity": 1},
+    )  # fmt: skip
     return lines, heads
 
 
-def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> Figure:
+def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> go.Scatter:
     """Write what each finding is above its line."""
-    return {
-        "type": "scatter", "mode": "text", "showlegend": False, "hoverinfo": "skip",
-        "x": [flag_position(*finding_span(finding, view), view) for finding, _ in flags],
-        "y": [at - 0.4 for _, at in flags],
-        "text": [f"      {shown(short_title(finding))}" for finding, _ in flags],
-        "textposition": "middle right", "textfont": {"size": 10.5}, "cliponaxis": False,
-    }  # fmt: skip
+    return go.Scatter(
+        mode="text", showlegend=False, hoverinfo="skip",
+        x=[flag_position(*finding_span(finding, view), view) for finding, _ in flags],
+        y=[at - 0.4 for _, at in flags],
+        text=[f"      {shown(short_title(finding))}" for finding, _ in flags],
+        textposition="middle right", textfont={"size": 10.5}, cliponaxis=False,
+    )  # fmt: skip
 
 
-def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval], view: Span) -> None:
+def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval]) -> None:
     """Draw the lanes of nodes, one row a node."""
     # What is laid over other states is drawn after them.
     for state in sorted(
         {lane.state for lane in lanes}, key=lambda one: (one in theme.OVERLAYS, one)
     ):
-        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state], view), row)
+        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state]), row)
     sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
 
-def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> Figure:
+def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
     state = lanes[0].state
     plain, pattern = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
@@ -386,10 +401,10 @@ def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> Figure:
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    trace = bar_trace(bars, view, fills, pattern, name=shown(state), showlegend=False)
+    trace = bar_trace(bars, fills, pattern, name=shown(state), showlegend=False)
     if state in theme.OVERLAYS:
-        trace["marker"] = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
-        trace["marker"]["pattern"] |= {"fgcolor": theme.OVERLAYS[state][0], "solidity": 0.4}
+        trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
+        trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], solidity=0.4)
     return trace
 
 
@@ -404,31 +419,24 @@ def _lane_words(lane: LaneInterval) -> str:
 
 
 def bar_trace(
-    bars: Sequence[tuple[int, int, str, str, str]], view: Span, fills: Sequence[str],
-    pattern: str = "", **more: object,
-) -> Figure:  # fmt: skip
+    bars: Sequence[tuple[int, int, str, str, str]], fills: Sequence[str], pattern: str = "",
+    **more: object,
+) -> go.Bar:  # fmt: skip
     """Draw horizontal bars of (start, end, row, label, hover text) with one colour each."""
-    pieces = [
-        (piece, row, label, hover, fill)
-        for (start, end, row, label, hover), fill in zip(bars, fills, strict=True)
-        for piece in split_at_edges(start, end, view)
-    ]
-    return {
-        "type": "bar", "orientation": "h", "base": [start for (start, _), *_ in pieces],
-        "x": [end - start for (start, end), *_ in pieces], "y": [row for _, row, *_ in pieces],
-        "text": [label for _, _, label, _, _ in pieces],
-        "customdata": [hover for *_, hover, _ in pieces],
-        "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "textfont": {"color": _one_or_all([theme.text_colour(fill) for *_, fill in pieces])},
-        # On a dark ground what is dark is told by its edge.
-        "marker": {"color": _one_or_all([fill for *_, fill in pieces]),
-                   "line": {"width": 1.5 if theme.DARK in fills else 0.5,
-                            "color": theme.HATCH}} | _pattern(pattern, fills[0]),
-    } | more  # fmt: skip
+    return go.Bar(
+        orientation="h", base=[start for start, *_ in bars],
+        x=[end - start for start, end, *_ in bars], y=[row for _, _, row, *_ in bars],
+        text=[label for *_, label, _ in bars], customdata=[hover for *_, hover in bars],
+        textfont={"color": _one_or_all([theme.text_colour(fill) for fill in fills])},
+        # What is as light or as dark as the ground is told by its edge.
+        marker={"color": _one_or_all(fills),
+                "line": {"width": 1, "color": theme.HATCH}}
+               | _pattern(pattern, fills[0]),
+        **more,
+    )  # fmt: skip
 
 
-def _one_or_all(values: list[str]) -> str | list[str]:
+def _one_or_all(values: Sequence[str]) -> str | Sequence[str]:
     """Return one value where all are the same."""
     return values[0] if len(set(values)) == 1 else values
 

@@ -59,6 +59,13 @@ def test_all_commands_and_all_rules_are_in_the_zip(packed: Path, tmp_path: Path)
     assert len(rules) > 600
 
 
+def test_the_library_of_the_figures_is_in_the_zip_with_its_licence(packed: Path) -> None:
+    inside = zipfile.ZipFile(packed).namelist()
+
+    for name in ("plotly-cartesian.min.js", "plotly-cartesian.LICENSE"):
+        assert f"forensics/report/assets/{name}" in inside
+
+
 def test_a_rule_that_was_swept_away_is_unpacked_again(packed: Path, tmp_path: Path) -> None:
     ask = ["-c", "from forensics.lib import package_data as data; print(data.data_folder('rules'))"]
     rules = Path(call(packed, tmp_path, *ask).strip())

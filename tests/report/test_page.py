@@ -10,11 +10,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from plotly.offline import get_plotlyjs_version
 
 from forensics.report import page, plotly_sheet
 from forensics.report.page import draw_report
@@ -197,6 +199,25 @@ def test_figures_use_three_traces_and_no_cloud(unclean: Path) -> None:
 
 def _of_time(axis: object) -> bool:
     return isinstance(axis, dict) and axis.get("type") == "date"
+
+
+def test_the_library_is_the_one_that_plotly_for_python_is_made_for() -> None:
+    """Whoever takes a newer Plotly takes its bundle too: npm, plotly.js-cartesian-dist-min."""
+    library = (files("forensics.report") / "assets" / page.LIBRARY).read_bytes()
+    licence = files("forensics.report") / "assets" / "plotly-cartesian.LICENSE"
+
+    assert library.startswith(
+        f"/**\n* plotly.js (cartesian - minified) v{get_plotlyjs_version()}\n".encode()
+    )
+    assert hashlib.sha256(library).hexdigest() == (
+        "79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a"
+    )
+    assert licence.read_text("utf-8").startswith("MIT License")
+
+
+def test_the_page_of_a_recording_is_small(unclean: Path) -> None:
+    """The packed library takes 0.66 MB of it; what logs may fill has bounds of its own."""
+    assert draw_report(unclean).stat().st_size < 1_100_000
 
 
 def test_findings_json_stands_in_the_page(unclean: Path) -> None:

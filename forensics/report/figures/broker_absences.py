@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from plotly import graph_objects as go
 
 from forensics.lib.text_format import count, duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
@@ -59,26 +60,24 @@ def _minutes(absence: BrokerAbsence) -> float:
 def _dots(
     broker: BrokerLifecycle, absences: Sequence[BrokerAbsence], row: int,
     bounds: tuple[float, float],
-) -> plotly_sheet.Figure:  # fmt: skip
+) -> go.Scatter:  # fmt: skip
     """Put dots into a row: higher is longer away, on a scale of powers of ten."""
     low, high = np.log10(bounds[0]), np.log10(bounds[1])
     heights = [(np.log10(_minutes(one)) - low) / (high - low) * 0.7 - 0.35 for one in absences]
     is_ring = absences[0].is_planned
     plain = is_ring or broker.broker is None
     lost = [absence.leaders[0] for absence in absences]
-    return {
-        "type": "scatter", "mode": "markers", "cliponaxis": False,
-        "x": [absence.back_at for absence in absences],
-        "y": [round(row + float(height), 3) for height in heights],
-        "customdata": [_hover(broker, absence) for absence in absences],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {
+    return go.Scatter(
+        mode="markers", cliponaxis=False, x=[absence.back_at for absence in absences],
+        y=[round(row + float(height), 3) for height in heights],
+        customdata=[_hover(broker, absence) for absence in absences],
+        marker={
             "symbol": "circle-open" if is_ring else "circle", "opacity": 0.85,
             "color": theme.HATCH if plain else theme.broker_colour(broker.broker or 0),
             "size": [round(min(MAX_DOT, 8 + 1.6 * float(np.sqrt(many))), 1) for many in lost],
             "line": {"width": 2.5 if is_ring else 1, "color": theme.HATCH},
         },
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def _hover(broker: BrokerLifecycle, absence: BrokerAbsence) -> str:

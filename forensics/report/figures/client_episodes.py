@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from plotly import graph_objects as go
 
 from forensics.detection.thresholds import load_limits
 from forensics.lib.text_format import count, duration, join_names, time_text
@@ -59,9 +60,9 @@ def render(run: RunOutput) -> Markup | None:
     if moves:
         sheet.add_trace(_move_ticks(moves))
     sheet.update_yaxes(**plotly_sheet.name_axis(names))
-    drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True)
     limits = read_limits(run)
-    add_duration_curve(drawing, lengths, limits)
+    curve = add_duration_curve(sheet, lengths, limits)
+    drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True, **curve)
     caption = _caption(episodes, lengths, len(drawn), len(moves))
     return figure("figure-episodes", drawing, caption, _table(lengths, [*limits.values()]))
 
@@ -83,7 +84,7 @@ def _verdict(episode: SavedFinding) -> str:
     return str(episode.measures.get("verdict") or "other")
 
 
-def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span) -> Figure:
+def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span) -> go.Bar:
     bars = []
     for episode, name in episodes:
         start, end = finding_span(episode, view)
@@ -95,9 +96,9 @@ def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span
         )
         bars.append((start, end, shown(name), "", hover))
     fill = theme.VERDICT.get(verdict, theme.HATCH)
-    trace = plotly_sheet.bar_trace(bars, view, [fill] * len(bars), name=shown(verdict))
+    trace = plotly_sheet.bar_trace(bars, [fill] * len(bars), name=shown(verdict))
     # A short episode is a line, not nothing.
-    trace["marker"]["line"] = {"width": 3, "color": fill}
+    trace.marker.line = {"width": 3, "color": fill}
     return trace
 
 
@@ -130,14 +131,13 @@ def _latest_move(times: Ints, episode: SavedFinding, before: int | None) -> int 
     return max([*([] if before is None else [before]), *inside.tolist()], default=None)
 
 
-def _move_ticks(moves: Sequence[tuple[int, str]]) -> Figure:
-    return {
-        "type": "scatter", "mode": "markers", "name": "a leader of its topics moved",
-        "x": [at for at, _ in moves], "y": [shown(name) for _, name in moves],
-        "customdata": [f"a leader moved at {time_text(at, exact=True)}" for at, _ in moves],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {"symbol": "line-ns", "size": 14, "line": {"width": 2.5, "color": "#009E73"}},
-    }  # fmt: skip
+def _move_ticks(moves: Sequence[tuple[int, str]]) -> go.Scatter:
+    return go.Scatter(
+        mode="markers", name="a leader of its topics moved",
+        x=[at for at, _ in moves], y=[shown(name) for _, name in moves],
+        customdata=[f"a leader moved at {time_text(at, exact=True)}" for at, _ in moves],
+        marker={"symbol": "line-ns", "size": 14, "line": {"width": 2.5, "color": "#009E73"}},
+    )  # fmt: skip
 
 
 def _caption(
@@ -183,48 +183,48 @@ def read_limits(run: RunOutput) -> dict[str, int]:
     return {name: int(limits[name] * 1000) for name in LIMITS if name in limits}
 
 
-def add_duration_curve(drawing: Figure, lengths: Sequence[int], limits: Mapping[str, int]) -> None:
-    """Make room to the right of the bars, and draw there how many were over within which time."""
-    layout = drawing["layout"]
+def add_duration_curve(sheet: Sheet, lengths: Sequence[int], limits: Mapping[str, int]) -> Figure:
+    """Draw to the right of the bars how many were over within which time.
+
+    Return what the layout needs, room for it included.
+    """
     longest = max([*lengths, *limits.values(), 1000]) * 1.5
     ticks = [tick for tick in TICKS if tick <= longest]
-    layout["xaxis"] = layout["xaxis"] | {"domain": list(BARS_DOMAIN)}
-    layout["xaxis2"] = {
-        "type": "log", "domain": list(CURVE_DOMAIN), "anchor": "y2", "automargin": True,
-        "range": [round(math.log10(ms), 3) for ms in (MIN_LENGTH, longest)], "zeroline": False,
-        "fixedrange": True, "tickvals": ticks, "ticktext": list(map(duration, ticks)),
-        "tickangle": -40, "title": {"text": "over within", "standoff": 6},
+    sheet.add_title("Share of all episodes", CURVE_DOMAIN[0], 1)
+    sheet.traces += [_curve(lengths, longest), *(_limit_line(*one) for one in limits.items())]
+    axis = {
+        "type": "log", "domain": CURVE_DOMAIN, "anchor": "y2", "fixedrange": True,
+        "range": [round(math.log10(ms), 3) for ms in (MIN_LENGTH, longest)], "tickangle": -40,
+        "tickvals": ticks, "ticktext": list(map(duration, ticks)),
+        "title": {"text": "over within", "standoff": 6},
     }  # fmt: skip
-    layout["yaxis2"] = {
-        "domain": [0, 1], "anchor": "x2", "range": [0, 104], "ticksuffix": " %", "nticks": 5,
-        "fixedrange": True, "zeroline": False, "automargin": True,
+    return {
+        "xaxis": sheet.time_axis() | {"domain": BARS_DOMAIN}, "xaxis2": axis,
+        "yaxis2": {"domain": [0, 1], "anchor": "x2", "range": [0, 104], "ticksuffix": " %",
+                   "nticks": 5, "fixedrange": True},
     }  # fmt: skip
-    title = dict(layout["annotations"][0])
-    layout["annotations"].append(title | {"text": "Share of all episodes", "x": CURVE_DOMAIN[0]})
-    drawing["data"] += [_curve(lengths, longest), *(_limit_line(*one) for one in limits.items())]
 
 
-def _curve(lengths: Sequence[int], longest: float) -> Figure:
+def _curve(lengths: Sequence[int], longest: float) -> go.Scatter:
     ordered = sorted(max(MIN_LENGTH, length) for length in lengths)
     steps = [(MIN_LENGTH, 0), *((length, at) for at, length in enumerate(ordered, 1)), (longest, 0)]
     # Of equally long ones the last counts all.
     last = [step for step, after in pairwise(steps) if step[0] != after[0]]
     points = [(length, 100 * number / len(ordered)) for length, number in last]
     points.append((longest, 100.0))
-    return {
-        "type": "scatter", "mode": "lines", "x": [length for length, _ in points], "xaxis": "x2",
-        "y": [round(share, 2) for _, share in points], "yaxis": "y2", "showlegend": False,
-        "line": {"shape": "hv", "width": 2.5, "color": "#0072B2"}, "name": "over within",
-        "customdata": [f"{share:.0f} % over within {duration(length)}" for length, share in points],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }  # fmt: skip
+    return go.Scatter(
+        mode="lines", x=[length for length, _ in points], xaxis="x2", name="over within",
+        y=[round(share, 2) for _, share in points], yaxis="y2", showlegend=False,
+        line={"shape": "hv", "width": 2.5, "color": "#0072B2"},
+        customdata=[f"{share:.0f} % over within {duration(length)}" for length, share in points],
+    )  # fmt: skip
 
 
-def _limit_line(name: str, at: int) -> Figure:
+def _limit_line(name: str, at: int) -> go.Scatter:
     fill = theme.VERDICT["sustained" if name == "settled" else "stuck"]
-    return {
-        "type": "scatter", "mode": "lines", "x": [at, at], "y": [0, 100], "xaxis": "x2",
-        "yaxis": "y2", "name": f"{duration(at)} {LIMITS[name]}", "hoverinfo": "name",
-        "showlegend": True,
-        "line": {"width": 2, "dash": "dot" if name == "settled" else "dash", "color": fill},
-    }  # fmt: skip
+    words = f"{duration(at)} {LIMITS[name]}"
+    return go.Scatter(
+        mode="lines", x=[at, at], y=[0, 100], xaxis="x2", yaxis="y2", name=words, showlegend=True,
+        line={"width": 2, "dash": "dot" if name == "settled" else "dash", "color": fill},
+        hovertemplate=f"{words}<extra></extra>",
+    )  # fmt: skip

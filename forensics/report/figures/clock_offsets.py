@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from plotly import graph_objects as go
 
 from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
@@ -61,27 +62,25 @@ def _place(ms: float) -> float:
     return float(np.sign(ms) * (size if size <= 1 else 1 + np.log10(size)))
 
 
-def _dots(rows: Sequence[Row], names: Sequence[str]) -> Figure:
+def _dots(rows: Sequence[Row], names: Sequence[str]) -> go.Scatter:
     places = [_place(row["offset_ms"]) for row in rows]
     high = [_place(row["offset_ms"] + _uncertainty(row)) for row in rows]
     low = [_place(row["offset_ms"] - _uncertainty(row)) for row in rows]
     symbols = ["diamond" if row["reference"] else "circle" for row in rows]
     # Where rows are many their words would stand on each other; the table has them.
     with_words = rows if len(rows) <= FEW_NODES else ()
-    return {
-        "type": "scatter", "mode": "markers+text", "x": places,
-        "y": plotly_sheet.escape_names(names),
-        "error_x": {"type": "data", "array": [h - x for h, x in zip(high, places, strict=True)],
+    return go.Scatter(
+        mode="markers+text", x=places, y=plotly_sheet.escape_names(names),
+        error_x={"type": "data", "array": [h - x for h, x in zip(high, places, strict=True)],
                     "arrayminus": [x - b for b, x in zip(low, places, strict=True)],
                     "symmetric": False, "thickness": 2, "width": 5, "color": theme.HATCH},
-        "text": [f"  {row['anchors'] or 0} anchors" for row in with_words],
-        "textposition": "top center", "textfont": {"size": 9}, "cliponaxis": False,
-        "customdata": [f"{shown(name)}: {row['offset_ms']:+,} ms ± {_uncertainty(row):,} ms"
+        text=[f"  {row['anchors'] or 0} anchors" for row in with_words],
+        textposition="top center", textfont={"size": 9}, cliponaxis=False,
+        customdata=[f"{shown(name)}: {row['offset_ms']:+,} ms ± {_uncertainty(row):,} ms"
                        f"{', the reference' if row['reference'] else ''}"
                        for name, row in zip(names, rows, strict=True)],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {"size": 10, "symbol": symbols, "color": "#0072B2"},
-    }  # fmt: skip
+        marker={"size": 10, "symbol": symbols, "color": "#0072B2"},
+    )  # fmt: skip
 
 
 def find_moved_clocks(rows: Sequence[Row]) -> list[Row]:
@@ -101,11 +100,11 @@ def draw_courses(rows: Sequence[Row], window: Span | None) -> Figure | None:
         if correction is not None:
             trace = _line(correction, (row["zone_shift_minutes"] or 0) * MINUTE, window)
             sheet.add_trace(trace, index)
-            sheet.update_yaxes(index, **_offset_axis(trace["y"]))
+            sheet.update_yaxes(index, **_offset_axis(trace.y))
     return sheet.build((), showlegend=False)
 
 
-def _line(correction: ClockCorrection, zone: int, window: Span) -> Figure:
+def _line(correction: ClockCorrection, zone: int, window: Span) -> go.Scatter:
     """Put points at both ends of each segment; what lies between is straight."""
 
     def offset(moment: int) -> int:
@@ -122,11 +121,10 @@ def _line(correction: ClockCorrection, zone: int, window: Span) -> Figure:
     x = [min(max(moment, window[0]), window[1]) for moment in x]
     hovers = [f"{time_text(at)}: {'-' if ms < 0 else '+'}{duration(abs(ms))}"
               for at, ms in zip(x, y, strict=True)]  # fmt: skip
-    return {
-        "type": "scatter", "mode": "lines+markers", "x": x, "y": y, "customdata": hovers,
-        "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False,
-        "line": {"width": 2, "color": "#0072B2"}, "marker": {"size": 5, "color": "#0072B2"},
-    }  # fmt: skip
+    return go.Scatter(
+        mode="lines+markers", x=x, y=y, customdata=hovers, showlegend=False,
+        line={"width": 2, "color": "#0072B2"}, marker={"size": 5, "color": "#0072B2"},
+    )  # fmt: skip
 
 
 def _offset_axis(offsets: Sequence[int]) -> Figure:

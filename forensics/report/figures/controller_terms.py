@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from plotly import graph_objects as go
+
 from forensics.lib.text_format import count, duration, time_text
 from forensics.report import theme, time_bins
 from forensics.report.html import Markup, figure
@@ -49,27 +51,25 @@ def _whole_numbers(heights: Sequence[int]) -> Figure:
     }  # fmt: skip
 
 
-def _line(terms: Sequence[LaneInterval], number: int | None, heights: Sequence[int]) -> Figure:
+def _line(terms: Sequence[LaneInterval], number: int | None, heights: Sequence[int]) -> go.Scatter:
     fill = theme.HATCH if number is None else theme.broker_colour(number)
-    return {
-        "type": "scatter", "mode": "lines+markers", "name": _node(number), "connectgaps": False,
-        "x": [moment for term in terms for moment in (term.start, term.end, None)],
-        "y": [at for height in heights for at in (height, height, None)],
-        "customdata": [text for term in terms for text in (_hover(term), _hover(term), "")],
-        "line": {"color": fill, "width": 6},
-        "marker": {"size": 9, "color": fill, "symbol": "line-ns",
-                   "line": {"width": 3, "color": fill}},
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }  # fmt: skip
+    return go.Scatter(
+        mode="lines+markers", name=_node(number), connectgaps=False,
+        x=[moment for term in terms for moment in (term.start, term.end, None)],
+        y=[at for height in heights for at in (height, height, None)],
+        customdata=[text for term in terms for text in (_hover(term), _hover(term), "")],
+        line={"color": fill, "width": 6},
+        marker={"size": 9, "color": fill, "symbol": "line-ns", "line": {"width": 3, "color": fill}},
+    )  # fmt: skip
 
 
-def _overlap_line(overlaps: Sequence[tuple[int, int, int]]) -> Figure:
-    return {
-        "type": "scatter", "mode": "lines", "name": "two at once", "hoverinfo": "skip",
-        "x": [moment for start, end, _ in overlaps for moment in (start, end, None)],
-        "y": [at for *_, height in overlaps for at in (height, height, None)],
-        "line": {"color": theme.UNCLEAN, "width": 14}, "opacity": 0.45,
-    }  # fmt: skip
+def _overlap_line(overlaps: Sequence[tuple[int, int, int]]) -> go.Scatter:
+    return go.Scatter(
+        mode="lines", name="two at once", hoverinfo="skip",
+        x=[moment for start, end, _ in overlaps for moment in (start, end, None)],
+        y=[at for *_, height in overlaps for at in (height, height, None)],
+        line={"color": theme.UNCLEAN, "width": 14}, opacity=0.45,
+    )  # fmt: skip
 
 
 def _node(number: int | None) -> str:

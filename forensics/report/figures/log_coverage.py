@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from plotly import graph_objects as go
 
 from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib.text_format import count, duration, natural_key, time_text
 from forensics.report import plotly_sheet, theme
-from forensics.report.figures.partition_heatmap import encode_array
 from forensics.report.html import Markup, figure, render_legend, table, tag
 from forensics.report.time_bins import Ints, find_silences
 from forensics.run_output.reader import Row, RunOutput
@@ -19,8 +19,8 @@ MAX_HEIGHT = 420
 MAX_LOGS, CELLS, MAX_ROWS = 200, 400, 200
 LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
 LOOKS = {
-    LINES: ("#33658a", "lines"), SILENT: ("#e0b34a", "silent"),
-    LACKING: ("rgba(128,136,145,0.25)", "no file"), DOWN: (theme.DARK, "the process was away"),
+    LINES: ("var(--solid)", "lines"), SILENT: ("var(--silent)", "silent"),
+    LACKING: (theme.LACKING, "no file"), DOWN: (theme.NONE, "the process was away"),
 }  # fmt: skip
 
 
@@ -81,15 +81,14 @@ def _cell_range(row: Mapping[str, int | None], edges: Ints) -> tuple[int, int]:
     return first, last
 
 
-def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> plotly_sheet.Figure:
+def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> go.Heatmap:
     scale = [[side / 4, LOOKS[code][0]] for code in range(4) for side in (code, code + 1)]
-    return {
-        "type": "heatmap", "x": edges.tolist(), "y": plotly_sheet.escape_names(names),
-        "z": encode_array(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
-        "showscale": False, "ygap": 2 if len(names) <= 40 else 0,
-        "hovertemplate": "%{y}<br>%{x}<br>%{z} (3 lines, 2 silent, 1 no file, 0 away)"
-                         "<extra></extra>",
-    }  # fmt: skip
+    return go.Heatmap(
+        x=edges.tolist(), y=plotly_sheet.escape_names(names), z=cells, zmin=-0.5, zmax=3.5,
+        colorscale=scale, ygap=2 if len(names) <= 40 else 0,
+        meta={"words": {str(code): words for code, (_, words) in LOOKS.items()}},
+        hovertemplate="%{y}<br>%{x}<br>%{text}<extra></extra>",
+    )  # fmt: skip
 
 
 def _caption(silences: Sequence[tuple[str, int, int, str]], logs: int) -> str:

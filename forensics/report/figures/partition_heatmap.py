@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
 import numpy as np
+from plotly import graph_objects as go
 
 from forensics.detection.shared.min_isr import MinIsr
 from forensics.lib.text_format import count, duration
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, render_legend, table, tag
-from forensics.report.plotly_sheet import Figure, Sheet, Span
+from forensics.report.plotly_sheet import Sheet, Span
 from forensics.report.time_bins import BELOW_MIN_ISR, NOT_KNOWN, Grid, Ints
 from forensics.run_output.reader import RunOutput
 
-# Half transparent, so that they are quiet on white and on black.
-SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", "rgba(128,136,145,0.45)"
-IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", "#543a91")
+# What is half transparent is quiet on white and on black: nothing is wrong there.
+SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", theme.LACKING
+IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", theme.WORST)
 BELOW = theme.WORSE
 MAX_NAMES, MAX_ROWS = 30, 100
 Legend = list[tuple[str, str]]
@@ -25,23 +23,6 @@ LEADER_WORDS = {
     -1: "no leader", -2: "leader not known", time_bins.SEVERAL: "several leaders within this cell",
     time_bins.MANY: "many partitions",
 }  # fmt: skip
-
-
-def encode_array(values: Ints) -> dict[str, Any]:
-    """Write an array as Plotly reads it without a list of numbers, in the smallest type.
-
-    >>> encode_array(np.array([[1, -2]]))
-    {'dtype': 'i1', 'bdata': 'Af4=', 'shape': '1, 2'}
-    """
-    low, high = int(values.min()), int(values.max())
-    kinds = (np.dtype(f"<i{size}") for size in (1, 2, 4))
-    fits = (one for one in kinds if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
-    kind = next(fits, np.dtype("<f8"))
-    return {
-        "dtype": f"{kind.kind}{kind.itemsize}",
-        "bdata": base64.b64encode(values.astype(kind).tobytes()).decode("ascii"),
-        "shape": ", ".join(map(str, values.shape)),
-    }
 
 
 def draw_leaders(sheet: Sheet, row: int, grid: Grid) -> None:
@@ -67,7 +48,7 @@ def leaders_legend(grid: Grid) -> Legend:
 
 def leader_colours(grid: Grid) -> dict[int, str]:
     """Return the colour of each code of a leader."""
-    known = {-1: theme.DARK, -2: BLANK, time_bins.SEVERAL: SEVERAL, time_bins.MANY: MANY}
+    known = {-1: theme.NONE, -2: BLANK, time_bins.SEVERAL: SEVERAL, time_bins.MANY: MANY}
     codes = (int(code) for code in np.unique(grid.leaders))
     return {code: known.get(code) or theme.broker_colour(code) for code in codes}
 
@@ -108,7 +89,7 @@ def _missing_colour(code: int) -> str:
     return MISSING[min(code, 3) - 1] if code else IN_SYNC
 
 
-def _trace(grid: Grid, cells: Ints, colours: dict[int, str], words: dict[int, str]) -> Figure:
+def _trace(grid: Grid, cells: Ints, colours: dict[int, str], words: dict[int, str]) -> go.Heatmap:
     codes = sorted(colours)
     low, high = codes[0] - 0.5, codes[-1] + 0.5
     scale: list[list[float | str]] = []
@@ -117,15 +98,13 @@ def _trace(grid: Grid, cells: Ints, colours: dict[int, str], words: dict[int, st
         begin = low if not index else (codes[index - 1] + code) / 2
         end = high if index + 1 == len(codes) else (code + codes[index + 1]) / 2
         scale += [[(side - low) / (high - low), colours[code]] for side in (begin, end)]
-    return {
-        "type": "heatmap", "x": grid.edges.tolist(), "y": plotly_sheet.escape_names(grid.names),
-        "z": encode_array(cells), "zmin": low, "zmax": high, "colorscale": scale,
-        "showscale": False, "xgap": 0, "ygap": 1 if len(grid.names) <= MAX_NAMES else 0,
-        "zsmooth": False,
+    return go.Heatmap(
+        x=grid.edges.tolist(), y=plotly_sheet.escape_names(grid.names), z=cells,
+        zmin=low, zmax=high, colorscale=scale, ygap=1 if len(grid.names) <= MAX_NAMES else 0,
         # A script puts the words of each code into the cells; codes tell nobody anything.
-        "meta": {"links": list(grid.links), "words": {str(code): words[code] for code in words}},
-        "hovertemplate": "%{y}<br>%{x}<br>%{text}<extra></extra>",
-    }  # fmt: skip
+        meta={"links": list(grid.links), "words": {str(code): words[code] for code in words}},
+        hovertemplate="%{y}<br>%{x}<br>%{text}<extra></extra>",
+    )  # fmt: skip
 
 
 def render(

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from plotly import graph_objects as go
 
 from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
@@ -24,9 +25,7 @@ from forensics.report.time_bins import Ints, Volume
 
 # In pixels: the range slider itself, and the margin below it, to which Plotly adds the slider, the
 # words of the axis above it and the title below it.
-SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 24, 76
-# Room above the rows for the axis: a time, and the day below it.
-TOP_AXIS = 62
+SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 28, 76
 # Of the height: Plotly takes a lower row for none.
 MIN_DOMAIN = 0.0003
 # Many brokers get less room each: what they went through is seen all the same.
@@ -35,6 +34,8 @@ MAX_SILENCES = 40
 # Sizes in pixels of an SVG as wide as the text; the browser makes it fit.
 SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
 MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
+# The class of letters by their colour.
+LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground"}
 
 
 def draw_timeline(data: TimelineData) -> Figure:
@@ -43,7 +44,7 @@ def draw_timeline(data: TimelineData) -> Figure:
     for title, lane in lane_rows(data):
         names = len({interval.name for interval in lane})
         height = (WIDE_LANE if names <= MANY_LANES else NARROW_LANE) * names + 6
-        draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane, view=data.view)
+        draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane)
         rows.append((title, height, draw_lanes))
     if data.findings:
         height = 12 + 26 * (1 + max(plotly_sheet.flag_rows(data)))
@@ -80,7 +81,7 @@ def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
     shown_states = {lane.state for _, lanes in lane_rows(data) for lane in lanes}
     legend = []
     for state, (fill, pattern) in theme.STATE.items():
-        if state in shown_states and fill:
+        if state in shown_states and fill and state != "no leader":
             lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", state))
             legend.append((fill, lines, words))
     return legend
@@ -89,6 +90,9 @@ def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
 def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
     """Return the colours that no word on the figure explains, with what they stand for."""
     legend = partition_heatmap.leaders_legend(data.grid) if data.grid is not None else []
+    no_leader = (theme.NONE, "no leader")
+    if no_leader not in legend and any(lane.state == "no leader" for lane in data.partitions):
+        legend.append(no_leader)
     debts = [name for name, points in data.debt.items() if any(level for _, level in points)]
     legend += [(theme.DEBT[name], f"partitions {name}") for name in debts]
     errors = data.volume.errors if data.volume else ()
@@ -109,12 +113,11 @@ def _draw_debt(sheet: Sheet, row: int, data: TimelineData) -> None:
     for name in reversed(theme.DEBT):
         points = data.debt.get(name, ())
         if any(level for _, level in points):
-            trace = {
-                "type": "scatter", "x": [moment for moment, _ in points],
-                "y": [level for _, level in points], "name": name, "mode": "lines",
-                "line": {"shape": "hv", "width": 2, "color": theme.DEBT[name]}, "fill": "tozeroy",
-                "hovertemplate": f"%{{y}} {name}<extra></extra>", "showlegend": False,
-            }  # fmt: skip
+            trace = go.Scatter(
+                x=[moment for moment, _ in points], y=[level for _, level in points], name=name,
+                line={"shape": "hv", "width": 2, "color": theme.DEBT[name]}, mode="lines",
+                fill="tozeroy", hovertemplate=f"%{{y}} {name}<extra></extra>", showlegend=False,
+            )  # fmt: skip
             sheet.add_trace(trace, row)
     highest = max((level for points in data.debt.values() for _, level in points), default=0)
     sheet.update_yaxes(row, **plotly_sheet.count_axis(highest))
@@ -123,8 +126,9 @@ def _draw_debt(sheet: Sheet, row: int, data: TimelineData) -> None:
 def _draw_errors(sheet: Sheet, row: int, volume: Volume) -> None:
     for verdict, counts in volume.errors.items():
         bars = _rate_bars(volume, counts, shown(verdict))
-        marker = {"color": theme.VERDICT.get(verdict, theme.HATCH), "line": {"width": 0}}
-        sheet.add_trace(bars | {"name": f"errors: {shown(verdict)}", "marker": marker}, row)
+        bars.update(name=f"errors: {shown(verdict)}",
+                    marker_color=theme.VERDICT.get(verdict, theme.HATCH))  # fmt: skip
+        sheet.add_trace(bars, row)
     highest = np.sum([_rates(volume, counts) for counts in volume.errors.values()], axis=0).max()
     sheet.update_yaxes(row, **_rate_axis(highest))
 
@@ -132,9 +136,9 @@ def _draw_errors(sheet: Sheet, row: int, volume: Volume) -> None:
 def _draw_volume(
     sheet: Sheet, row: int, volume: Volume, silences: Sequence[tuple[str, int, int, str]]
 ) -> None:
-    marker = {"color": theme.HATCH, "line": {"width": 0}}
     bars = _rate_bars(volume, volume.facts, "facts")
-    sheet.add_trace(bars | {"name": "facts", "marker": marker}, row)
+    bars.update(name="facts", marker_color=theme.HATCH)
+    sheet.add_trace(bars, row)
     highest = float(max(_rates(volume, volume.facts).max(), 0.001))
     if silences:
         sheet.add_trace(_silence_bars(silences, highest), row)
@@ -150,37 +154,36 @@ def _rates(volume: Volume, counts: Ints) -> npt.NDArray[np.float64]:
     return counts * 1000 / np.diff(volume.edges)
 
 
-def _rate_bars(volume: Volume, counts: Ints, word: str) -> Figure:
+def _rate_bars(volume: Volume, counts: Ints, word: str) -> go.Bar:
     """Draw counts as rates, so that the area of a bar is its count."""
     some = np.flatnonzero(counts)
     starts, widths = volume.edges[:-1][some], np.diff(volume.edges)[some]
     bars = zip(counts[some].tolist(), starts.tolist(), widths.tolist(), strict=True)
-    return {
-        "type": "bar", "x": starts.tolist(), "width": widths.tolist(), "offset": 0,
-        "y": [round(rate, 3) for rate in _rates(volume, counts)[some].tolist()],
-        "customdata": [f"{number:,} {word}<br>{time_text(start)} for {duration(width)}"
-                       for number, start, width in bars],
-        "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False,
-    }  # fmt: skip
+    return go.Bar(
+        x=starts.tolist(), width=widths.tolist(), offset=0, marker_line_width=0,
+        y=[round(rate, 3) for rate in _rates(volume, counts)[some].tolist()],
+        customdata=[f"{number:,} {word}<br>{time_text(start)} for {duration(width)}"
+                    for number, start, width in bars],
+        showlegend=False,
+    )  # fmt: skip
 
 
-def _silence_bars(silences: Sequence[tuple[str, int, int, str]], height: float) -> Figure:
+def _silence_bars(silences: Sequence[tuple[str, int, int, str]], height: float) -> go.Bar:
     """Hatch where a node should have logs and has none."""
     longest = sorted(silences, key=lambda silence: silence[1] - silence[2])[:MAX_SILENCES]
     fill, pattern = theme.STATE["unknown"]
-    return {
-        "type": "bar", "x": [start for _, start, _, _ in longest], "offset": 0,
-        "width": [end - start for _, start, end, _ in longest], "y": [height] * len(longest),
-        "customdata": [
+    return go.Bar(
+        x=[start for _, start, _, _ in longest], offset=0,
+        width=[end - start for _, start, end, _ in longest], y=[height] * len(longest),
+        customdata=[
             f"{shown(node)}: {shown(why)}<br>{time_text(start)} for {duration(end - start)}"
             for node, start, end, why in longest
         ],
-        "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False, "name": "no logs",
-        "opacity": 0.5,
-        "marker": {"color": fill, "line": {"width": 0}, "pattern": {
+        showlegend=False, name="no logs", opacity=0.5,
+        marker={"color": fill, "line": {"width": 0}, "pattern": {
             "shape": pattern, "size": 6, "solidity": 0.2, "fgcolor": theme.HATCH,
             "fillmode": "overlay"}},
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def add_range_slider(sheet: Sheet, volume: Volume) -> Figure:
@@ -193,15 +196,12 @@ def add_range_slider(sheet: Sheet, volume: Volume) -> Figure:
     rates = _rates(volume, volume.facts)
     # Quiet hours would be flat beside one loud second.
     heights = np.sqrt(rates / max(float(rates.max()), 0.001)).round(3)
-    sheet.layout[f"yaxis{row}"] = {
-        "domain": [0, MIN_DOMAIN], "anchor": "x2", "visible": False, "fixedrange": True,
-    }  # fmt: skip
-    sheet.add_trace({
-        "type": "scatter", "mode": "lines", "x": volume.edges.tolist(),
-        "y": [*heights.tolist(), 0], "line": {"shape": "hv", "width": 1, "color": theme.HATCH},
-        "fill": "tozeroy", "hoverinfo": "skip", "showlegend": False, "name": "all of the logs",
-    }, row)  # fmt: skip
-    sheet.traces[-1]["xaxis"] = "x2"
+    sheet.update_yaxes(row, domain=[0, MIN_DOMAIN], anchor="x2", visible=False, fixedrange=True)
+    sheet.traces.append(go.Scatter(
+        mode="lines", x=volume.edges.tolist(), y=[*heights.tolist(), 0], xaxis="x2",
+        yaxis=f"y{row}", line={"shape": "hv", "width": 1, "color": theme.HATCH}, fill="tozeroy",
+        hoverinfo="skip", showlegend=False, name="all of the logs",
+    ))  # fmt: skip
     axis = sheet.time_axis()
     slider = {
         "visible": True, "thickness": round(SLIDER_HEIGHT / sheet.height, 4), "borderwidth": 1,
@@ -217,8 +217,8 @@ def add_range_slider(sheet: Sheet, volume: Volume) -> Figure:
     above = {key: value for key, value in axis.items() if key != "title"}
     return {
         "xaxis": above, "xaxis2": below,
-        "height": sheet.height + TOP_AXIS + SLIDER_MARGIN + SLIDER_FOOT,
-        "margin": {"l": 8, "r": 12, "t": TOP_AXIS, "b": SLIDER_MARGIN},
+        "height": sheet.height + plotly_sheet.TOP_AXIS + SLIDER_MARGIN + SLIDER_FOOT,
+        "margin": {"l": 8, "r": 12, "t": plotly_sheet.TOP_AXIS, "b": SLIDER_MARGIN},
     }  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def _svg_flags(canvas: _Canvas, data: TimelineData) -> None:
         fill = theme.LEVEL.get(finding.severity, theme.HATCH)
         canvas.box(start, end, y - 2, 4, fill)
         canvas.parts.append(tag("circle", cx=f"{canvas.x(start)}", cy=f"{y:.1f}", r=8, fill=fill))
-        canvas.text(str(index + 1), canvas.x(start), y + 4, "middle", "paper")
+        canvas.text(str(index + 1), canvas.x(start), y + 4, "middle", "ground")
     canvas.y += 18 * (1 + max(rows)) + 2
 
 
@@ -336,7 +336,7 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
             canvas.hatch(lane.start, lane.end, y, height - 2)
         label = plotly_sheet.lane_label(lane)
         if width > 7 * len(label) + 6 and height > 12:
-            class_ = "ink" if theme.text_colour(fill) == "#000000" else "paper"
+            class_ = LETTERS[theme.text_colour(fill)]
             x = max(canvas.x(lane.start), SVG_LEFT) + 4
             canvas.text(label, x, y + height - 6, class_=class_)
     canvas.y += height * len(names)
