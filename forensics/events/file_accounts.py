@@ -177,7 +177,7 @@ class FileAccount:
     zoned: int = 0
     writers: Counter[str] = field(default_factory=Counter)
     # the servers whose settings it holds, with their log folders
-    folders: set[tuple[str, str]] = field(default_factory=set)
+    folders: list[tuple[str, str]] = field(default_factory=list)
     bases: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     first: int | None = None
@@ -351,7 +351,8 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.zoned += account.get("zoned", 0)
     total.writers.update(account["writers"])
     total.clocks += [(base + line, at, epoch) for line, at, epoch in account.get("clocks", ())]
-    total.folders.update((server, folder) for server, folder in account.get("folders", ()))
+    named = ((server, folder) for server, folder in account.get("folders", ()))
+    total.folders = sorted({*total.folders, *named})
     total.rules.update(account.get("rules", {}))
     total.notes += account["notes"]
     total.broken = total.broken or account["broken"]

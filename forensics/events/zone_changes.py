@@ -264,14 +264,15 @@ def _settle_file(log: FileAccount, change: ZoneChange) -> None:
     else:
         # Nothing of it falls into the window, or nothing tells on which side of the change it is.
         shift = Shift(-change.by, None, (low, high) if change.by < 0 else (high, high))
-    log.shifts.append(shift)
+    log.shifts = [*log.shifts, shift]
     for one in (log, *log.origins.values()):
         _shift_account(one, shift, own)
     if shift.line is None and change.by < 0 and first < high and last >= low:
-        log.notes.append(
+        says = (
             f"its times from {_clock(low)} to {_clock(high)} may be by either of two offsets from"
             " UTC; events then are told without a time"
         )
+        log.notes = [*log.notes, says]
 
 
 def _clock(micros: int) -> str:
