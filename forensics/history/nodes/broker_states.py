@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from typing import Any, TypedDict, TypeVar
 
 from forensics.lib.time_units import SECOND
@@ -86,6 +87,8 @@ class Absence:
     evidence: tuple[EvidenceRow, ...]
     # between which moments it began, where its beginning is an estimate
     begin_bracket: tuple[int, int] | None = None
+    # whether it was started meanwhile and died before it was up
+    start_failed: bool = False
 
     @property
     def fencing(self) -> EvidenceRow | None:
@@ -145,10 +148,13 @@ def find_cluster_absences(
     for run, back in split_absences(spans, lambda span: span.state):
         end = back.begin if back else None
         lines = {(line["file"], line["line"]): line for span in run for line in span.evidence}
-        kind = _absence_kind({span.state for span in run}, end, has_own_log=has_own_log)
+        states = [span.state for span in run]
+        kind = _absence_kind(states, end, has_own_log=has_own_log)
         first = run[0]
+        died = any(a in _BEGINNING and b == "crashed" for a, b in pairwise(states))
+        bracket = first.begin_bracket
         absences.append(
-            Absence(broker, kind, first.begin, end, tuple(lines.values()), first.begin_bracket)
+            Absence(broker, kind, first.begin, end, tuple(lines.values()), bracket, died)
         )
     return absences
 
@@ -242,18 +248,20 @@ def _missing_from(event: Event, lanes: Mapping[int, _BrokerLane]) -> Iterable[tu
                 yield broker, "fenced"
 
 
-def _absence_kind(states: set[str], end: int | None, *, has_own_log: bool) -> str:
+def _absence_kind(states: Sequence[str], end: int | None, *, has_own_log: bool) -> str:
+    before_start = list(takewhile(lambda state: state not in _BEGINNING, states))
+    # How it went is what counts, not how its next starts failed.
+    if before_start and before_start[-1] == "stopped" and before_start[0] in SHUTDOWN_STATES:
+        return "controlled"
     if "crashed" in states:
         return "crash"
-    if states & SHUTDOWN_STATES:
+    if not SHUTDOWN_STATES.isdisjoint(states):
         return "controlled"
     if "isolated" in states:
         return "isolated"
     if "starting" in states or not has_own_log:
         return "unknown"
-    if end is None:
-        return "gone"
-    return "pause" if "paused" in states else "fenced"
+    return "gone" if end is None else "pause" if "paused" in states else "fenced"
 
 
 def evidence_of(event: Event, what: str | None = None) -> EvidenceRow:

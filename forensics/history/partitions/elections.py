@@ -66,6 +66,8 @@ class LeaderChange:
     last_leader: int | None = None
     # whether the controller logged that no member of the ISR was alive
     chosen_outside_isr: bool = False
+    # whether the cluster keeps eligible leader replicas; None if nothing tells
+    keeps_elr: bool | None = False
 
     @property
     def keeps_leader(self) -> bool:
@@ -127,8 +129,10 @@ def is_clean_election(change: LeaderChange) -> bool | None:
         return None if change.kraft else _is_clean_after_none(change)
     if change.new in (change.elr or ()):
         return True
+    # Brokers do not log who is eligible: whoever left an ISR that fell below its minimum is.
+    is_hidden = change.elr is None and change.keeps_elr is not False
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
-    return None if change.kraft and not change.old_isr else False
+    return None if change.kraft and (is_hidden or not change.old_isr) else False
 
 
 def classify_election(

@@ -174,6 +174,16 @@ def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
     )
 
 
+@pytest.mark.parametrize(("keeps_elr", "clean"), [(True, None), (None, None), (False, False)])
+def test_who_was_eligible_is_not_known_where_no_line_says_it(
+    keeps_elr: bool | None, clean: bool | None
+) -> None:
+    """Whoever left an ISR that fell below its minimum is eligible, and brokers do not log it."""
+    chosen = change(old=1, old_isr=(1,), elr=None, new=2, new_isr=(2,), keeps_elr=keeps_elr)
+
+    assert is_clean_election(chosen) is clean
+
+
 @pytest.mark.parametrize(
     ("moves", "manner"),
     [
