@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
@@ -105,12 +106,15 @@ class WindowReader:
         """
         # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
         self.names: list[str] = [""]
-        self._are_found: list[bool] = [False]
+        # How each was found.
+        self.hows: list[str] = ["known"]
         # Whether some lines are records that cannot be placed, since their times have no date.
         self.lacks_date = False
         self._judge = judge
         self._day = day
-        self._wrappers = shipped_wrappers() if wrappers is None else wrappers
+        self._wrappers = _on_day(shipped_wrappers() if wrappers is None else wrappers, day)
+        given = (one for one in self._wrappers if isinstance(one, FoundLayout))
+        self._patterns = [WrapperStack((one,)) for one in given]
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
         self._guesses: tuple[WrapperStack, ...] = ()
@@ -128,10 +132,6 @@ class WindowReader:
         """Return True if some window's worth of text has records."""
         lines = self._lines(text, final=True)
         return self._has_records(lines, self._decide(lines))
-
-    def is_found(self, form: int) -> bool:
-        """Return True if a stack, by the number that lines carry, was found in the file itself."""
-        return self._are_found[form]
 
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
@@ -243,7 +243,7 @@ class WindowReader:
     def _number(self, stack: WrapperStack) -> int:
         if stack.name not in self.names:
             self.names.append(stack.name)
-            self._are_found.append(stack.is_found)
+            self.hows.append(stack.how)
         return self.names.index(stack.name)
 
     def _decide(self, lines: Lines) -> WindowStacks:
@@ -251,6 +251,7 @@ class WindowReader:
         if not len(lines):
             return WindowStacks()
         known = _spread(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
+        given, known = self._take_pasted(lines, known)
         followed = np.append(lines.kinds[1:] == 0, True)[known]
         good = self._judge.reads(_cut(lines, known), lines.kinds[known], followed)
         unread = known[~good]
@@ -264,7 +265,7 @@ class WindowReader:
         maybe = others[looks.to_numpy(zero_copy_only=False)]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
-        if few and len(unread) < _FEW_LINES:
+        if few and len(unread) < _FEW_LINES and not given:
             return WindowStacks()
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
         found = self._find_stacks(sample, alone=not good.any())
@@ -272,7 +273,23 @@ class WindowReader:
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
+        stacks = [*given, *(stack for stack in stacks if stack not in given)]
         return WindowStacks(tuple(stacks), tuple(plain))
+
+    def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
+        """Find the user's own patterns that read lines which known layouts would take, too.
+
+        A pattern without a logger says less than a known layout, and is asked after those.
+        """
+        given = []
+        for stack in self._patterns if len(known) else ():
+            (pattern,) = stack.wrappers
+            if pattern.how == "pasted" and pattern.names_logger:  # type: ignore[attr-defined]
+                read, _, _ = self._try(_cut(lines, known), stack)
+                if 2 * int(read.sum()) >= len(known) or read.sum() >= _MIN_FOUND:
+                    given.append(stack)
+                    known = known[~read]
+        return given, known
 
     def _find_stacks(self, sample: pa.Array, *, alone: bool) -> list[WrapperStack]:
         """Find stacks, one after the other, until they read all that can be read.
@@ -310,60 +327,80 @@ class WindowReader:
             read, carried, _ = self._try(left, stack)
             if 2 * int(read.sum()) >= len(left):
                 return stack, read, carried
-        whole = detect_wrappers(
-            b"\n".join(left.to_pylist()) + b"\n", self._judge.signatures, self._wrappers
-        )
+        whole = self._wrapping(left.to_pylist())
         if whole is not None:
             read, carried, _ = self._try(left, whole)
-            opened, _ = self._opened(left, whole)
-            looks = pc.match_substring_regex(opened, _HEADS).to_numpy(zero_copy_only=False)
-            torn = any(wrapper.splits_lines for wrapper in whole.wrappers)
-            enough = 2 * int(read.sum()) >= int((looks & carried).sum())
-            if read.any() and (enough or torn):
+            if self._is_enough(left, whole, read):
                 return whole, read, carried
-        tried: list[tuple[float, WrapperStack, Flags, Flags]] = []
-        for stack in [*guesses, *self._candidates(left)]:
-            read, carried, worth = self._try(left, stack)
-            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
-                continue
-            if read.any() or (alone and carried.any() and not stack.is_found):
-                tried.append((worth, stack, read, carried))
+        bases = self._bases(left)
+        # What stands in a known wrapper is judged by itself: as a whole, every line has a time.
+        inside = [*self._patterns, *bases]
+        inside += [
+            WrapperStack((*base.wrappers, *pattern.wrappers))
+            for base in bases
+            for pattern in self._patterns
+        ]
+        inside += [one for base in bases for one in self._layouts_in(left, base)]
+        tried = self._try_all(left, [*guesses, *inside], alone=alone)
+        if not any(self._is_enough(left, stack, read) for _, stack, read, _ in tried if bases):
+            whole_lines = list(self._layouts_in(left, WrapperStack(())))
+            tried += self._try_all(left, whole_lines, alone=alone)
         if not tried:
             return None
         _, stack, read, carried = max(tried, key=lambda one: (one[0], -len(one[1].wrappers)))
         return stack, read, carried
 
-    def _candidates(self, left: pa.Array) -> Iterator[WrapperStack]:
-        """Yield stacks that may read some lines: known wrappers, and what is found inside them."""
-        bases: list[WrapperStack] = []
+    def _try_all(
+        self, lines: pa.Array, stacks: Sequence[WrapperStack], *, alone: bool
+    ) -> list[tuple[float, WrapperStack, Flags, Flags]]:
+        tried = []
+        for stack in stacks:
+            read, carried, worth = self._try(lines, stack)
+            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
+                continue
+            if read.any() or (alone and carried.any() and not stack.is_found):
+                tried.append((worth, stack, read, carried))
+        return tried
+
+    def _is_enough(self, lines: pa.Array, stack: WrapperStack, read: Flags) -> bool:
+        """Return True if a stack reads most of the lines that look like records inside it."""
+        opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
+        looks = pc.match_substring_regex(opened.to_arrow(), _HEADS).to_numpy(zero_copy_only=False)
+        # The parts of a line that goes on are no records each.
+        whole = opened.carried & ~opened.continues & ~np.append(False, opened.continues[:-1])
+        return bool(read.any()) and 2 * int(read.sum()) >= int((looks & whole).sum())
+
+    def _bases(self, left: pa.Array) -> list[WrapperStack]:
+        """Return the known wrappers of most lines, one after the other taken off."""
         whole = self._wrapping(left.to_pylist())
         if whole is None:
             part = find_wrapped(left.to_pylist(), self._wrappers)
-            if part:
-                whole = detect_wrappers(
-                    b"\n".join(part) + b"\n", self._judge.signatures, self._wrappers
-                )
-        if whole is not None:
-            bases = [
-                WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)
-            ]
-            yield from bases
-        for base in (WrapperStack(()), *bases):
-            inner, carried = self._opened(left, base)
-            if base.wrappers:
-                inner = inner.filter(pa.array(carried))
-            lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
-            # The strings of JSON objects have to be unescaped, which wrappers do.
-            lines = [line for line in lines if line.strip() and not _is_object(line)]
-            if not base.wrappers and self._day is None and lacks_date(lines):
-                self.lacks_date = True
-            for found in infer_layouts(lines, self._judge.loggers, self._day):
-                for size in range(1, len(found) + 1):
-                    yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+            # No layout reads these lines as they are, whatever they begin with.
+            whole = self._wrapping(part) or self._wrapping(part, ()) if part else None
+        if whole is None:
+            return []
+        return [WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)]
 
-    def _wrapping(self, lines: Sequence[bytes]) -> WrapperStack | None:
+    def _layouts_in(self, left: pa.Array, base: WrapperStack) -> Iterator[WrapperStack]:
+        """Yield the stacks of what is found inside some wrappers."""
+        inner, carried = self._opened(left, base)
+        if base.wrappers:
+            inner = inner.filter(pa.array(carried))
+        lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+        # The strings of JSON objects have to be unescaped, which wrappers do.
+        lines = [line for line in lines if line.strip() and not _is_object(line)]
+        if not base.wrappers and self._day is None and lacks_date(lines):
+            self.lacks_date = True
+        for found in infer_layouts(lines, self._judge.loggers, self._day):
+            for size in range(1, len(found) + 1):
+                yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _wrapping(
+        self, lines: Sequence[bytes], signatures: Sequence[Signature] | None = None
+    ) -> WrapperStack | None:
         text = b"\n".join(lines) + b"\n"
-        return detect_wrappers(text, self._judge.signatures, self._wrappers)
+        known = self._judge.signatures if signatures is None else signatures
+        return detect_wrappers(text, known, self._wrappers)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
@@ -382,6 +419,17 @@ class WindowReader:
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
         return read & carried, carried, worth
+
+
+def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:
+    """Give patterns without a date the day of the file, or leave them out."""
+    if not any(isinstance(one, FoundLayout) for one in wrappers):
+        return wrappers
+    return [
+        one.on(day) if isinstance(one, FoundLayout) else one
+        for one in wrappers
+        if not isinstance(one, FoundLayout) or one.time.has_year or day is not None
+    ]
 
 
 def _is_object(line: str) -> bool:

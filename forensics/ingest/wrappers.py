@@ -1,7 +1,8 @@
 """What collectors put around the lines of a log, and how to take it off many lines at once.
 
-There are three ways to wrap a line: to put something before it, to put it into a JSON object, whole
-or in parts (json_wrappers.py), and to colour it. rules/wrappers/ says which collector does what.
+There are four ways to wrap a line: to put something before it, to put it into a JSON object or into
+pairs of keys and values, whole or in parts (json_wrappers.py), and to colour it. rules/wrappers/
+says which collector does what.
 """
 
 from __future__ import annotations
@@ -17,14 +18,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import Problem, RuleError
+from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
-from forensics.ingest.json_wrappers import JsonWrapper
+from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
 from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer
-from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
-__all__ = ["CodeWrapper", "JsonWrapper", "PrefixWrapper", "Wrapper", "load_wrappers"]
+__all__ = [
+    "CodeWrapper",
+    "JsonWrapper",
+    "PairsWrapper",
+    "PrefixWrapper",
+    "Wrapper",
+    "found_end",
+    "found_prefix",
+    "load_wrappers",
+]
 
 # A prefix is looked for in so many bytes of a line: no hostile line can cost more.
 _REACH = 256
@@ -54,14 +65,15 @@ _TYPES = {
 }
 # The fields that all wrappers have in common.
 _Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
-_KEYS = {"id", "about", "match", "json", "remove", "torn", "examples", "refuses"}
-_WAYS = ("match", "json", "remove")
+_WAYS = ("match", "json", "pairs", "remove", "pattern")
+_KEYS = {"id", "about", *_WAYS, "how", "torn", "examples", "refuses"}
 
 
 @dataclass(frozen=True)
 class PrefixWrapper(Wrapper):
     """Something stands before each line; a part of it may name who wrote the line."""
 
+    # What is taken off lines, and what proves that a line has it, which may be stricter.
     pattern: str
     hint: re.Pattern[bytes]
     torn: str | None
@@ -111,6 +123,52 @@ class CodeWrapper(Wrapper):
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
 
+@dataclass(frozen=True)
+class FoundPrefix(PrefixWrapper):
+    """What stands before every line of a file; lines without it stay as they are."""
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Take it off; a line without it belongs to whoever wrote the line above."""
+        opened = super().unwrap(texts)
+        if opened.origins is None or texts.origins is not None:
+            # What a collector says of its lines goes before what stands in them.
+            return replace(opened, origins=texts.origins)
+        nobody = pa.scalar(None, pa.binary())
+        guessed = pc.binary_join_element_wise(GUESSED.encode(), opened.origins, b"")
+        return replace(opened, origins=pc.if_else(pa.array(opened.carried), guessed, nobody))
+
+
+@dataclass(frozen=True)
+class FoundEnd(Wrapper):
+    """What ends every line of a file, such as a quote."""
+
+    pattern: str
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line ends so."""
+        return re.search(self.pattern.encode(), line) is not None
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Take it off."""
+        lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
+        data, bounds = to_buffer(lines)
+        carried = np.diff(bounds) < np.diff(texts.bounds)
+        return replace(texts, data=data, bounds=bounds, carried=carried)
+
+
+def found_prefix(pattern: str, shown: str) -> FoundPrefix:
+    """Build the wrapper for a prefix; the pattern may capture `origin`."""
+    whole = f"^(?P<whole>{pattern})"
+    return FoundPrefix(
+        shown, (), (), Problem("", 1, shown), False, whole, re.compile(whole.encode()), None
+    )
+
+
+def found_end(text: str) -> FoundEnd:
+    """Build the wrapper for what ends lines."""
+    return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
+
+
 def load_wrappers(paths: Sequence[Path | FileText] | None = None) -> tuple[Wrapper, ...]:
     """Read wrappers, the shipped ones if no files are named; one error names all problems."""
     wrappers: list[Wrapper] = []
@@ -142,8 +200,12 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
         Problem(str(path), 1, str(node["id"])),
         "torn" in node,
     )
+    if "pattern" in node:
+        return _read_layout(path, node)
     if "json" in node:
-        return JsonWrapper(*shared, _read_names(path, node), node.get("torn"))
+        return JsonWrapper(*shared, _read_names(path, node, "json"), node.get("torn"))
+    if "pairs" in node:
+        return PairsWrapper(*shared, _read_names(path, node, "pairs"))
     if "remove" in node:
         return CodeWrapper(*shared, node["remove"], re.compile(node["remove"].encode()))
     front, line, after = node["match"].partition(_LINE)
@@ -151,25 +213,40 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
     if not line or after or not template.literals or set(template.fields) - {"origin", "torn"}:
         says = f"'match' must end with {_LINE}, and may capture {{origin}} and {{torn}} before it"
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
-    pattern = f"^(?P<whole>{template.body})"
-    return PrefixWrapper(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
+    # Collectors trim zeros: where most lines have nanoseconds, all times are theirs.
+    loose = compile_template(front.replace("{:nanos}", "{:stamp}"), _TYPES).body
+    hint = re.compile(f"^(?P<whole>{template.body})".encode())
+    return PrefixWrapper(*shared, f"^(?P<whole>{loose})", hint, node.get("torn"))
 
 
-def _read_names(path: Path | FileText, node: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+def _read_layout(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
+    """Read a layout that is given by a conversion pattern of log4j, Log4j 2 or Logback."""
+    try:
+        layout = read_pattern(str(node["pattern"]), str(node.get("how", "known")))
+    except PatternError as error:
+        raise RuleError([Problem(str(path), line_of(node, "pattern"), str(error))]) from None
+    origin = Problem(str(path), 1, str(node["id"]))
+    examples, refuses = tuple(node["examples"]), tuple(node["refuses"])
+    return replace(layout, origin=origin, examples=examples, refuses=refuses)
+
+
+def _read_names(
+    path: Path | FileText, node: Mapping[str, Any], way: str
+) -> Mapping[str, tuple[str, ...]]:
     """Read which keys hold what: a name or a list of names for each part."""
-    keys = node["json"]
+    keys = node[way]
     says = ""
     if not isinstance(keys, Mapping) or "message" not in keys:
-        says = "'json' must name the keys of 'message'"
+        says = f"'{way}' must name the keys of 'message'"
     elif unknown := sorted(set(keys) - set(ROLES)):
-        says = f"'json' has an unknown part {unknown[0]!r}; known: {', '.join(ROLES)}"
+        says = f"'{way}' has an unknown part {unknown[0]!r}; known: {', '.join(ROLES)}"
     names = {
         role: (one,) if isinstance(one, str) else one
         for role, one in (keys.items() if isinstance(keys, Mapping) else ())
     }
     for role, some in names.items():
         if not isinstance(some, Sequence) or not all(isinstance(one, str) for one in some):
-            says = says or f"'json' must name keys of {role!r}: one, or a list"
+            says = says or f"'{way}' must name keys of {role!r}: one, or a list"
     if says:
-        raise RuleError([Problem(str(path), line_of(node, "json"), says)])
+        raise RuleError([Problem(str(path), line_of(node, way), says)])
     return {role: tuple(some) for role, some in names.items()}
