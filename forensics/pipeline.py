@@ -7,6 +7,7 @@ a few lines. The other stages read the tables that these two have left in the ou
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +32,21 @@ from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
+    configured_patterns,
     make_event_finalizer,
     sum_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
-from forensics.events.packs import Pack, RuleSet, load_rule_set, open_pack, packs_to_json
+from forensics.events.packs import (
+    Pack,
+    RuleSet,
+    load_rule_set,
+    open_packs,
+    pack_patterns,
+    packs_to_json,
+)
+from forensics.events.preflight import refuse_other_input
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import find_cluster_ids, refuse_several_clusters
@@ -56,6 +66,7 @@ from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, plan_inputs
 from forensics.lib.arrow_io import read_batches, read_events, release_arrow_memory, write_table
 from forensics.lib.folder_lock import lock_output
+from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -64,10 +75,23 @@ from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_result import Stopwatch, summarise_coverage
-from forensics.schemas import BREACHES, CLOCKS, CONTAINERS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
+from forensics.schemas import (
+    BREACHES,
+    CLOCKS,
+    CONTAINERS,
+    CUTS,
+    EVENTS,
+    FILES,
+    ISR,
+    LAYOUTS,
+    LEADERSHIP,
+)
 from forensics.settings import Settings
 
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
+# More warnings than this are one line for each reason.
+_MAX_WARNINGS = 3
+_NUMBERS = re.compile(r"\d[\d,]*")
 _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
@@ -91,13 +115,16 @@ def postmortem(
 
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
-    rules = load_rule_set([open_pack(path) for path in settings.packs])
+    rules = load_rule_set(open_packs(settings.packs, settings.log_patterns))
     notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
     parse_node_map(settings.node_map)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
+        if not settings.node_map:
+            # Whoever says who wrote the files knows that they are logs.
+            refuse_other_input(work, rules.overlays)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
@@ -151,8 +178,7 @@ def plan_archives(settings: Settings, notify: Notify) -> ReadPlan:
     shutil.rmtree(settings.staging, ignore_errors=True)
     inputs = gather_inputs(settings.archives, settings.commands, settings.staging, settings.limits)
     work = plan_inputs(inputs, settings.split_size, settings.limits)
-    for label, problem in work.problems:
-        notify(f"warning: {label}: {problem}; the rest is read")
+    notify_of_problems(work.problems, notify)
     settings.tables.mkdir(parents=True, exist_ok=True)
     return work
 
@@ -168,6 +194,11 @@ def scan_archives(
     staged = settings.staging / "scan"
     engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
     files = load_accounts(staged, work)
+    if patterns := configured_patterns(files.values()):
+        notify(f"layouts    read again by the pattern of a configuration: {'; '.join(patterns)}")
+        packs = [*packs, pack_patterns("the archive's configuration", patterns, "configuration")]
+        engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
+        files = load_accounts(staged, work)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
@@ -181,15 +212,34 @@ def scan_archives(
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
+    stretches = [row for name in sorted(files) for row in files[name].to_layout_rows()]
+    write_table(pa.Table.from_pylist(stretches, schema=LAYOUTS), settings.tables / "layouts")
     rows = [row for name in sorted(files) for row in files[name].to_rows()]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))
     empty = sum(not file.counts["bytes"] and not file.notes for file in files.values())
     notify(f"events     {count:,} in {lines:,} lines of {len(files)} files, {empty} of them empty")
-    for row in (files[name].to_row() for name in sorted(files)):
-        if row["damaged"] and row["file"] not in dict(work.problems):
-            notify(f"warning: {row['file']}: {row['damaged']}; the rest is read")
+    known = dict(work.problems)
+    rows = [files[name].to_row() for name in sorted(files) if name not in known]
+    notify_of_problems([(row["file"], row["damaged"]) for row in rows if row["damaged"]], notify)
     return files
+
+
+def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> None:
+    """Say which files cannot be read, or not whole: a few by name, many in one line a reason."""
+    if len(problems) <= _MAX_WARNINGS:
+        for name, why in problems:
+            notify(f"warning: {name}: {why}; the rest is read")
+        return
+    reasons: dict[str, list[str]] = {}
+    for name, why in problems:
+        # Numbers and names differ from file to file.
+        reasons.setdefault(_NUMBERS.sub("n", why.replace(name, "it")), []).append(name)
+    for why, names in reasons.items():
+        one = f"{names[0]}: {why}" if len(names) == 1 else (
+            f"{count(len(names), 'file')}: {why} ({join_names(names)})"
+        )  # fmt: skip
+        notify(f"warning: {one}; the rest is read")
 
 
 def settle_events(

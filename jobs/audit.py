@@ -9,22 +9,27 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    COMMAND_OPTION,
     JSON_OPTION,
+    LIMIT_OPTION,
     MAP_OPTION,
     MASTER_OPTION,
+    PATTERN_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
+    VERBOSE_OPTION,
     WAIT_OPTION,
     command_words,
     run_file,
     tell,
+    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
 
 @click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
+@click.argument("archives", nargs=-1, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--store",
     required=True,
@@ -46,6 +51,9 @@ from forensics.settings import SEVERITIES
 @MASTER_OPTION
 @RULES_OPTION
 @MAP_OPTION
+@PATTERN_OPTION
+@COMMAND_OPTION
+@LIMIT_OPTION
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
@@ -54,6 +62,7 @@ from forensics.settings import SEVERITIES
 @STRICT_OPTION
 @JSON_OPTION
 @QUIET_OPTION
+@VERBOSE_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
     archives: tuple[str, ...],
     store: str,
@@ -63,11 +72,15 @@ def command(  # noqa: PLR0917 - each is an option of its own
     master: str | None,
     packs: tuple[Path, ...],
     node_map: tuple[str, ...],
+    log_patterns: tuple[str, ...],
+    commands: tuple[str, ...],
+    limit_words: tuple[str, ...],
     *,
     fail_on: str | None,
     strict: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Add log archives to a store, week by week, and draw the pages of the weeks they change.
 
@@ -90,16 +103,20 @@ def command(  # noqa: PLR0917 - each is an option of its own
     """
     from forensics import run_result
     from forensics.engine.progress import Progress
+    from forensics.lib.limits import parse_limits
     from forensics.run_result import ExitCode
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
 
+    if not archives and not commands:
+        raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
     request = AuditRequest(
         archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
         fail_on=fail_on, strict=strict, command=command_words(),
-        node_map=node_map,
+        node_map=node_map, log_patterns=log_patterns, commands=commands,
+        limits=parse_limits(limit_words),
     )  # fmt: skip
-    with Progress(sys.stderr, quiet=quiet).open() as progress:
+    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)
         for line in run_result.format_summary(result) if "verdict" in result else ():
             progress.notify(line)
@@ -108,8 +125,9 @@ def command(  # noqa: PLR0917 - each is an option of its own
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
         tell(f"Error: {result['reason']}", err=True)
     elif not quiet:
-        tell(f"{result.get('week', 'no week')}: {result['reason']}")
-        tell(f"page: {result.get('page', 'none')}")
+        from forensics.report.terminal_summary import week_rows
+
+        tell_rows(week_rows(result))
     raise SystemExit(result["exit_code"])
 
 

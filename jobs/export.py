@@ -11,12 +11,16 @@ import click
 
 from forensics.cli.app import (
     QUIET_OPTION,
+    is_output_read,
     run_file,
     tell,
 )
 from forensics.lib.storage import write_atomically
 
-FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
+FORMATS = (
+    "markdown", "slack", "webhook", "grafana", "prometheus", "junit", "jsonl", "timesketch", "csv",
+    "parquet",
+)  # fmt: skip
 
 
 @click.command()
@@ -30,6 +34,7 @@ FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
     "--table", "tables", multiple=True, metavar="NAME",
     help="csv, parquet: only this table, such as leadership; may be repeated.",
 )  # fmt: skip
+@click.option("--full", is_flag=True, help="markdown: every finding with its evidence.")
 @click.option("--events", is_flag=True, help="jsonl, timesketch: every single event, too.")
 @click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
 @click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
@@ -43,6 +48,7 @@ def command(
     since: str | None,
     till: str | None,
     events: bool,
+    full: bool,
     quiet: bool,
 ) -> None:
     """Write what a postmortem found for other tools: tickets, sheets, timelines, CI.
@@ -50,13 +56,18 @@ def command(
     OUT is the output folder of `postmortem`; no log is read, so neither Spark nor Java is needed.
 
     \b
-      markdown    a summary for a ticket
-      csv         every table as a sheet, and the findings; no cell is a formula
-      parquet     every table as one file, and the findings
-      jsonl       everything that happened, in the order of time, one JSON object a line
-      timesketch  the same with message, datetime and timestamp_desc
+      markdown    a ticket of some 60 lines: what, why, impact, actions, evidence
+      slack       a message of Block Kit, for an incoming webhook of Slack
+      webhook     the same answers as one JSON object, for any other webhook
+      grafana     annotations, one body for POST /api/annotations a line
+      prometheus  the figures of the run, and of the week where OUT is weeks/WEEK of a store, for
+                  node_exporter's textfile collector
       junit       one test for each finding and detector: an incident fails, what these logs
                   cannot tell is an error
+      jsonl       everything that happened, in the order of time, one JSON object a line
+      timesketch  the same with message, datetime and timestamp_desc
+      csv         every table as a sheet, and the findings; no cell is a formula
+      parquet     every table as one file, and the findings
 
     TIME is as for `report`, in UTC; csv and parquet hold whole tables.
 
@@ -66,12 +77,14 @@ def command(
       kafka-forensics export out --format csv -o sheets --table leadership --table findings
       kafka-forensics export out --format timesketch --from 11:38 --to 11:41 -o timeline.jsonl
       kafka-forensics export out --format junit -o TEST-kafka.xml
+      kafka-forensics export out --format slack -o message.json
+      kafka-forensics export out --format prometheus -o /var/lib/node_exporter/kafka.prom
     """
     from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
     from forensics.report.time_window import narrow_run, parse_window
     from forensics.run_output.reader import open_run
 
-    _check(form, target, tables, since or till, events=events)
+    _check(form, target, tables, since or till, events=events, full=full)
     saved = open_run(out)
     if form in FOLDER_FORMATS and target:
         for path in FOLDER_FORMATS[form](saved, target, tables):
@@ -80,7 +93,7 @@ def command(
         return
     if since is not None or till is not None:
         saved = narrow_run(saved, parse_window(saved, since, till))
-    written = _write(TEXT_FORMATS[form](saved, events), target)
+    written = _write(TEXT_FORMATS[form](saved, events or full), target)
     if written and not quiet:
         tell(f"written: {written}")
 
@@ -90,7 +103,10 @@ def _write(text: Iterator[str], target: Path | None) -> Path | None:
     if target is None or str(target) == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
-        sys.stdout.writelines(text)
+        for piece in text:
+            sys.stdout.write(piece)
+            if not is_output_read():
+                break
         return None
     with (
         write_atomically(target) as partial,
@@ -101,7 +117,13 @@ def _write(text: Iterator[str], target: Path | None) -> Path | None:
 
 
 def _check(
-    form: str, target: Path | None, tables: tuple[str, ...], window: str | None, *, events: bool
+    form: str,
+    target: Path | None,
+    tables: tuple[str, ...],
+    window: str | None,
+    *,
+    events: bool,
+    full: bool,
 ) -> None:
     """Refuse options that the format would ignore."""
     is_folder = form in ("csv", "parquet")
@@ -113,6 +135,8 @@ def _check(
         raise click.UsageError("--table is for csv and parquet.")
     if events and form not in ("jsonl", "timesketch"):
         raise click.UsageError("--events is for jsonl and timesketch.")
+    if full and form != "markdown":
+        raise click.UsageError("--full is for markdown.")
 
 
 if __name__ == "__main__":

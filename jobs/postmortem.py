@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forensics.cli.app import (
+    COMMAND_OPTION,
     JSON_OPTION,
+    LIMIT_OPTION,
     MAP_OPTION,
     MASTER_OPTION,
+    PATTERN_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
+    VERBOSE_OPTION,
     command_words,
     run_file,
     tell,
+    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
 )
 @RULES_OPTION
 @MAP_OPTION
+@PATTERN_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",
@@ -70,23 +76,12 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
 )
-@click.option(
-    "--command",
-    "commands",
-    metavar="COMMAND",
-    multiple=True,
-    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
-)
-@click.option(
-    "--limit",
-    "limit_words",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
-)
+@COMMAND_OPTION
+@LIMIT_OPTION
 @click.option("--dry-run", is_flag=True, help="Only say what would be read, and how long it takes.")
 @JSON_OPTION
 @QUIET_OPTION
+@VERBOSE_OPTION
 def command(
     archives: tuple[str, ...],
     out: Path | None,
@@ -97,6 +92,7 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Read log archives and write the postmortem page, findings.json and tables.
@@ -108,8 +104,12 @@ def command(
     Ends with 0 when it is done, 1 when it failed, 2 when the command line makes no sense, 3 as
     --fail-on says, 4 when the logs do not let anyone tell, and 130 when it was interrupted.
     OUT/_RESULT.json says the same and is written last; --json writes it to standard output, where
-    nothing else stands then. What happens meanwhile is told on standard error: on a terminal by a
-    bar, else by a line a minute, with -q not at all.
+    nothing else stands then. Otherwise standard output ends with the answer in a few lines. What
+    happens meanwhile is told on standard error: on a terminal by a bar, else by a line a minute,
+    with -v also what each stage has done. With -q there are only warnings and errors.
+
+    Before Spark starts the files are looked at: where none of them holds a Kafka log, the run ends
+    at once and says what they are.
 
     With --redact the names of those classes never come into OUT; only FILE, which is private, leads
     back. Passwords, tokens and keys are masked as *** in any case.
@@ -125,6 +125,7 @@ def command(
       kafka-forensics postmortem logs.tar.gz -o out --redact hosts,ips,principals
       kafka-forensics postmortem broker-1/ broker-2/ clients.zip -o out --master 'local[4]'
       kafka-forensics postmortem logs/ -o out --map 'host-7/*=broker-3' --map 'kafka-0=broker-1'
+      kafka-forensics postmortem logs/ -o out --log-pattern '%d{ISO8601} | %p | %c | %m%n'
     """
     from forensics.lib.limits import parse_limits
     from forensics.settings import Settings
@@ -138,16 +139,26 @@ def command(
         return
     if out is None:
         raise click.MissingParameter(param_hint="'-o' / '--out'", param_type="option")
-    result = _run(settings, classes, map_path, quiet=quiet)
+    result = _run(settings, classes, map_path, quiet=quiet, verbose=verbose)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif not quiet:
-        tell(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
+        from forensics.report.terminal_summary import summary_rows
+        from forensics.run_output.reader import open_run
+
+        # Redacted lines are not those of the archive: they cannot be looked up in it.
+        shown = () if classes is not None else archives
+        tell_rows(summary_rows(open_run(out), result, shown))
     raise SystemExit(result["exit_code"])
 
 
 def _run(
-    settings: Settings, classes: str | None, map_path: Path | None, *, quiet: bool
+    settings: Settings,
+    classes: str | None,
+    map_path: Path | None,
+    *,
+    quiet: bool,
+    verbose: bool,
 ) -> dict[str, Any]:
     if map_path and classes is None:
         raise click.UsageError("--redaction-map is for --redact; say what is to be redacted.")
@@ -157,7 +168,7 @@ def _run(
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
 
-    with Progress(sys.stderr, quiet=quiet).open() as progress:
+    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         if classes is None:
             result = postmortem(settings, progress.notify, progress)
         else:

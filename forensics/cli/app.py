@@ -11,7 +11,7 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from forensics.lib.text_safety import printable, printable_lines
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
+VERDICT_COLOURS = {"INCIDENT": "red", "CLEAR": "green", "CANNOT TELL": "yellow"}
 
 MASTER_OPTION = click.option(
     "--master", help="Spark master; default: local[*], or what spark-submit says."
@@ -49,6 +50,28 @@ MAP_OPTION = click.option(
     help="Who wrote the files whose names fit a pattern, such as 'host-7/*=broker-3', or the lines"
     " of such a pod or container; goes before what they say themselves. May be repeated.",
 )
+PATTERN_OPTION = click.option(
+    "--log-pattern",
+    "log_patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="How lines are written: a conversion pattern of log4j, Log4j 2 or Logback, such as"
+    " '[%d] %p %m (%c)%n'. May be repeated.",
+)
+LIMIT_OPTION = click.option(
+    "--limit",
+    "limit_words",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
+)
+COMMAND_OPTION = click.option(
+    "--command",
+    "commands",
+    metavar="COMMAND",
+    multiple=True,
+    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
+)
 RULES_OPTION = click.option(
     "--rules",
     "packs",
@@ -60,6 +83,9 @@ RULES_OPTION = click.option(
 )
 QUIET_OPTION = click.option(
     "-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors."
+)
+VERBOSE_OPTION = click.option(
+    "-v", "--verbose", is_flag=True, help="Say also what each stage does, and all figures."
 )
 # The option of the commands that hold a store.
 WAIT_OPTION = click.option(
@@ -78,6 +104,7 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    survive_closed_pipes()
     print_any_character()
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
@@ -105,9 +132,59 @@ def print_any_character() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+class _OutputPipe(io.FileIO):
+    """Standard output or standard error; what nobody reads any more is dropped.
+
+    `2>&1 | head` must not end a run that has an output folder to write.
+    """
+
+    is_read = True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) if self.is_read else len(data)
+        except BrokenPipeError:
+            self.is_read = False
+            return len(data)
+
+
+def survive_closed_pipes() -> None:
+    """Let this process go on when the reader of its output ends."""
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        # Streams that a test has put there are its own.
+        if old is getattr(sys, f"__{name}__") and isinstance(old, io.TextIOWrapper):
+            old.flush()
+            pipe = io.BufferedWriter(_OutputPipe(old.fileno(), "w", closefd=False))
+            by_line = old.line_buffering or name == "stderr"
+            new = io.TextIOWrapper(pipe, old.encoding, old.errors, line_buffering=by_line)
+            setattr(sys, name, new)
+
+
+def is_output_read() -> bool:
+    """Return False when whoever read standard output has ended: long texts need not go on."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return not isinstance(raw, _OutputPipe) or raw.is_read
+
+
 def tell(text: str, *, err: bool = False) -> None:
     """Write lines in which names may stand: no terminal obeys what is in them."""
     click.echo(printable_lines(text), err=err)
+
+
+def tell_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Write labels and texts as two columns; a verdict is the label in capitals, and coloured."""
+    shown = list(rows)
+    width = max((len(label) for label, _ in shown), default=0)
+    for label, text in shown:
+        first, *rest = printable_lines(text).splitlines() or [""]
+        head = label.ljust(width)
+        if label in VERDICT_COLOURS:
+            head = style_output(head, fg=VERDICT_COLOURS[label], bold=True)
+            first = style_output(first, bold=True)
+        click.echo(f"{head}  {first}".rstrip())
+        for line in rest:
+            click.echo(f"{'':{width}}  {line}")
 
 
 def style_output(text: str, **style: Any) -> str:

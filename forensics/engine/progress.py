@@ -48,13 +48,20 @@ SILENT = ProgressListener()
 class Progress(ProgressListener):
     """Shows the progress of a run while it is open; notes never mix with the bar.
 
-    When quiet, it shows nothing but warnings.
+    Warnings are always shown, what each stage has done only when `verbose`; when quiet, nothing
+    but warnings.
     """
 
     def __init__(
-        self, stream: TextIO, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream, self._quiet, self._clock = stream, quiet, clock
+        self._verbose = verbose and not quiet
         self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -81,7 +88,7 @@ class Progress(ProgressListener):
     def notify(self, text: str) -> None:
         """Write a sentence on a line of its own; a name in it stays what it is on any terminal."""
         text = printable_lines(text)
-        if self._quiet and not text.startswith("warning"):
+        if not self._verbose and not text.startswith("warning"):
             return
         with self._lock:
             self._erase()

@@ -16,7 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.writers import ROLES, SERVER_ROLES, find_servers, name_origin, split_voice
+from forensics.events.writers import (
+    FOLDER,
+    ROLES,
+    SERVER_ROLES,
+    find_servers,
+    name_origin,
+    split_voice,
+)
+from forensics.ingest.wrapper_base import GUESSED
 from forensics.parsing.time_statistics import MIN_BACKWARD_JUMP, MIN_SILENCE, Gap
 
 if TYPE_CHECKING:
@@ -64,6 +72,20 @@ def main_writer(account: FileAccount) -> Writer | None:
             best = min(named, key=lambda key: (-named[key], key))
             return role, best.partition(":")[2]
     return ("client", "") if "librdkafka" in account.layouts else None
+
+
+def settle_origins(account: FileAccount) -> None:
+    """Forget what stands before lines if it may be a thread as well as a writer.
+
+    Where a layout was found in the lines, only this proves that it names writers: the file has
+    lines of several servers, and behind each of these names are lines of one at most.
+    """
+    guessed = [origin for origin in account.origins if origin.startswith(GUESSED)]
+    if not guessed:
+        return
+    servers = [_servers(account.origins[origin].writers) for origin in guessed]
+    if len(set().union(*servers)) < 2 or any(len(some) > 1 for some in servers):
+        account.origins = {}
 
 
 def is_shared(account: FileAccount) -> bool:
@@ -127,6 +149,7 @@ def place_shared(
 def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
     """Give each node that wrote to a file its part; `mapped` are origins that the user places."""
     known = {key for key in account.writers if key.startswith(SERVER_ROLES)}
+    homes = _find_homes(account)
     parts = list(_origin_parts(account) if len(account.origins) > 1 else _stretches(account))
     owners = [_owner(part, known, mapped) for part in parts]
     if len(account.origins) > 1:
@@ -141,7 +164,7 @@ def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
     writers: dict[str, str] = {}
     for part, owner in zip(parts, owners, strict=True):
         if owner[1] is None:
-            for key, named in _take_named(part, known):
+            for key, named in _take_named(part, known, homes):
                 writers[key] = str(named.node)
                 by_node[named.role, named.node].append(named)
         by_node[owner].append(part)
@@ -208,12 +231,32 @@ def _between_equals(owners: Sequence[NodeRole], silent: Sequence[bool]) -> list[
     return filled
 
 
-def _take_named(part: FileAccount, known: set[str]) -> Iterator[tuple[str, FileAccount]]:
-    """Take the lines that name their node out of a part of several."""
+def _find_homes(account: FileAccount) -> dict[str, str]:
+    """Return the server of each log folder, by its settings; none if two servers may share one.
+
+    Whose settings are not in the file may keep its logs in a folder of the same name.
+    """
+    told = {server for server, _ in account.folders}
+    if not _servers(account.writers) <= told:
+        return {}
+    owners: dict[str, set[str]] = defaultdict(set)
+    for server, folder in account.folders:
+        owners[folder].add(server)
+    return {
+        f"{FOLDER}:{folder}": next(iter(servers))
+        for folder, servers in owners.items()
+        if len(servers) == 1
+    }
+
+
+def _take_named(
+    part: FileAccount, known: set[str], homes: Mapping[str, str]
+) -> Iterator[tuple[str, FileAccount]]:
+    """Take the lines that name their node, or its folder, out of a part of several."""
     servers = _servers(part.writers)
     for key, count in sorted(part.writers.items()):
-        identity = key.partition(":")[2]
-        if identity not in servers or not find_servers([key]):
+        identity = homes.get(key, "") or key.partition(":")[2]
+        if identity not in servers or not (find_servers([key]) or key in homes):
             continue
         role = _role_of_id(identity, known)
         named = part.new_part(node=f"{role}-{identity}", role=role)

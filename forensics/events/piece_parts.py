@@ -36,6 +36,8 @@ class PieceParts:
     def __init__(self, groups: list[list[Layout]]) -> None:
         """Begin with one stretch and no origin."""
         self.writers = Counter[str]()
+        # the servers whose settings are here, with their log folders
+        self.folders = set[tuple[str, str]]()
         self.cuts: list[Cut] = []
         self._stretches = [Counter[str]()]
         self._groups = groups
@@ -107,6 +109,7 @@ class PieceParts:
         self._named, self._named_at = named, offsets
         counts = named.count()
         self.writers.update(counts)
+        self.folders |= named.folders
         if self.cuts:
             starts = np.array([cut[0] for cut in self.cuts])
             stretches = np.searchsorted(starts, lines, "right")

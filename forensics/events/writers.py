@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.lib.log_templates import compile_template
+from forensics.ingest.wrapper_base import GUESSED
+from forensics.lib.log_templates import TYPES, compile_template
 from forensics.lib.yaml_with_lines import load_yaml, rule_files
 
 ROLES = ("broker", "controller", "client")
 SERVER_ROLES = ("broker", "controller")
 # What a line names that a broker and a controller write alike.
 _SERVER = "server"
+# What a line names that only says in which folder its logs are.
+FOLDER = "folder"
+# A record of settings names its server, and where that keeps its logs.
+_SETTINGS = "KafkaConfig values"
+_OWN_ID = r"(?m:^\s*(?:node|broker)\.id = (?P<id>[0-9]+)\s*$)"
+_LOG_DIRS = re.compile(rb"^\s*log\.dirs = \[?(/.*?)\]?\s*$", re.MULTILINE)
+_LOG_DIR = re.compile(rb"^\s*log\.dir = \[?(/.*?)\]?\s*$", re.MULTILINE)
+_ID = re.compile(r"\{id:(\w+)\}")
 # More than so many pods or containers in one part of a file are not told apart.
 MAX_ORIGINS = 500
 Codes = npt.NDArray[np.int64]
@@ -32,11 +41,16 @@ _NAMING_LABELS = re.compile(r'\b(?:pod|pod_name|container|container_name|instanc
 
 
 class NamedWriters:
-    """The writers that entries name as `role:id`: the number of one for each entry, or -1."""
+    """The writers that entries name as `role:id`: the number of one for each entry, or -1.
 
-    def __init__(self, codes: Codes, names: list[str]) -> None:
+    `folders` are the pairs of server and log folder that settings name.
+    """
+
+    def __init__(
+        self, codes: Codes, names: list[str], folders: Iterable[tuple[str, str]] = ()
+    ) -> None:
         """Keep the numbers, and what they stand for."""
-        self.codes, self.names = codes, names
+        self.codes, self.names, self.folders = codes, names, frozenset(folders)
 
     def count(self, rows: npt.NDArray[np.bool_] | None = None) -> Counter[str]:
         """Count the entries that name each of them, or some of the entries."""
@@ -57,20 +71,34 @@ class WriterCounter:
         if document is None:
             document = load_yaml(next(rule_files("nodes")))
         self._patterns = [
-            (role, compile_template(source).pattern)
-            for role in (*SERVER_ROLES, _SERVER, "client")
-            for source in document.get(role, ())
+            (role, pattern)
+            for role in (*SERVER_ROLES, _SERVER, "client", FOLDER)
+            for pattern in _join_templates(document.get(role, ()))
         ]
 
     def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
         """Count writers as `role:id`; `clients` are those that a layout names by itself."""
         return dict(self.find(messages, clients).count())
 
-    def find(self, messages: pa.Array, clients: pa.Array) -> NamedWriters:
-        """Find who each entry names; `clients` are those that a layout names by itself."""
+    def find(
+        self, messages: pa.Array, clients: pa.Array, more: pa.Array | None = None
+    ) -> NamedWriters:
+        """Find who each entry names; `clients` are those that a layout names by itself.
+
+        `more` are the further lines of entries: a record of settings names its server there.
+        """
         found = _WriterCodes(len(clients))
         rows = np.arange(len(clients))
         found.note("client", clients, rows)
+        folders: list[tuple[str, str]] = []
+        if more is not None and len(messages):
+            settings = pc.starts_with(messages, pattern=_SETTINGS)
+            if pc.any(settings).as_py():
+                some = np.flatnonzero(pc.fill_null(settings, False))
+                texts = more.take(pa.array(some))
+                ids = pc.struct_field(pc.extract_regex(texts, _OWN_ID), "id")
+                found.note(_SERVER, ids, some)
+                folders = list(_read_folders(ids, texts))
         for role, pattern in self._patterns:
             if not len(messages):
                 break
@@ -80,7 +108,32 @@ class WriterCounter:
                 left = ids.is_null()
                 rows = rows[left.to_numpy(zero_copy_only=False)]
                 messages = messages.filter(left)
-        return NamedWriters(found.codes, list(found.numbers))
+        return NamedWriters(found.codes, list(found.numbers), folders)
+
+
+def _join_templates(sources: Sequence[str]) -> list[str]:
+    """Compile templates to as few patterns as there are types of ids: each costs a look at a line.
+
+    Whatever follows the id in one of them may follow it in all.
+    """
+    joined: dict[str, tuple[list[str], list[str]]] = {}
+    for source in sources:
+        begin, kind, end = _ID.split(source)
+        heads, tails = joined.setdefault(kind, ([], []))
+        heads.append(compile_template(begin).body)
+        tails.append(compile_template(end.removesuffix("{:rest}")).body)
+    return [
+        f"^(?:{'|'.join(heads)})(?P<id>{TYPES[kind]})(?:{'|'.join(dict.fromkeys(tails))})"
+        for kind, (heads, tails) in joined.items()
+    ]
+
+
+def _read_folders(ids: pa.Array, settings: pa.Array) -> Iterator[tuple[str, str]]:
+    """Yield each server whose settings are logged with its log folders."""
+    for identity, text in zip(ids.to_pylist(), settings.to_pylist(), strict=True):
+        match = _LOG_DIRS.search(text) or _LOG_DIR.search(text)
+        for folder in match[1].split(b",") if identity and match else ():
+            yield identity.decode(), folder.decode("utf-8", "replace").strip()
 
 
 class _WriterCodes:
@@ -107,7 +160,7 @@ def build_voices(writers: NamedWriters, rows: Codes, origins: pa.Array | None) -
     >>> split_voice(build_voices(NamedWriters(np.array([0]), ["broker:1"]), np.array([0]), None)[0])
     ('', 'broker:1')
     """
-    names = [name if find_servers([name]) else "" for name in writers.names]
+    names = [name if find_servers([name]) or is_folder(name) else "" for name in writers.names]
     codes = writers.codes[rows]
     voices = [_BETWEEN + name for name in names]
     named = pa.array([*voices, _BETWEEN], pa.string()).take(pa.array(codes % (len(names) + 1)))
@@ -129,9 +182,15 @@ def name_origin(origin: str) -> str:
 
     >>> name_origin('{app="kafka", pod="kafka-0"}'), name_origin("kafka-0/kafka")
     ('kafka-0', 'kafka-0')
+    >>> name_origin("?[kafka-0]"), name_origin("?kafka-0 kafka")
+    ('kafka-0', 'kafka-0')
     """
     label = _NAMING_LABELS.search(origin)
-    return label[1] if label else origin.strip("{}").partition("/")[0].strip()
+    if label:
+        return label[1]
+    if origin.startswith(GUESSED):
+        return next(iter(re.findall(r"[\w.@-]+", origin)), "")
+    return origin.strip("{}").partition("/")[0].strip()
 
 
 def decode_origins(origins: pa.Array) -> pa.Array:
@@ -141,6 +200,11 @@ def decode_origins(origins: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         text = pa.array([one.decode("utf-8", "replace") for one in origins.to_pylist()])
     return pc.replace_substring(text, _BETWEEN, " ")
+
+
+def is_folder(writer: str) -> bool:
+    """Return True if a line names no writer, but the folder of one."""
+    return writer.startswith(FOLDER + ":")
 
 
 def find_servers(writers: Iterable[str]) -> set[str]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 _TOKENS = re.compile(
     r'(?P<quoted>"[^"\n]*")|(?P<square>\[[^\[\]\n]*\])|(?P<round>\([^()\n]*\))'
-    r"|(?P<curly>\{[^{}\n]*\})|(?P<digits>[0-9]+(?![A-Za-z0-9_]))|(?P<name>[^\W_][\w.@/-]*)"
+    r"|(?P<curly>\{[^{}\n]*\})|(?P<address>[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?:[:-][0-9]+)?(?![\w.]))"
+    r"|(?P<digits>[0-9]+(?![A-Za-z0-9_]))|(?P<name>[^\W_][\w.@/-]*)"
     r"|(?P<blank>[ \t]+)|(?P<other>[^\n])"
 )
 _CLASSES = {
@@ -21,6 +22,7 @@ _CLASSES = {
     "square": r"\[[^\[\]\n]*\]",
     "round": r"\([^()\n]*\)",
     "curly": r"\{[^{}\n]*\}",
+    "address": r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+(?:[:-][0-9]+)?",
     "digits": "[0-9]+",
     "name": r"[^\W_][\w.@/-]*",
 }
@@ -29,6 +31,7 @@ _SHOWN = {
     "square": "[...]",
     "round": "(...)",
     "curly": "{...}",
+    "address": "ADDRESS",
     "digits": "N",
     "name": "NAME",
 }
@@ -36,6 +39,7 @@ _SHOWN = {
 _AGREE = 0.95
 # Names of many values count things; who writes has few names.
 _FEW = 24
+_NAMING = {"name", "square", "curly", "address"}
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _literal(kind: str, text: str) -> GapPart:
-    return GapPart(kind, re.escape(text), text, kind in {"name", "square", "curly"})
+    return GapPart(kind, re.escape(text), text, kind in _NAMING)
 
 
 def _merge(tokens: Sequence[tuple[str, str]]) -> GapPart:
@@ -114,7 +118,7 @@ def _merge(tokens: Sequence[tuple[str, str]]) -> GapPart:
     if len(texts) == 1:
         return _literal(*tokens[0])
     few = len(texts) <= _FEW
-    return GapPart(kind, _CLASSES[kind], _SHOWN[kind], few and kind in {"name", "square", "curly"})
+    return GapPart(kind, _CLASSES[kind], _SHOWN[kind], few and kind in _NAMING)
 
 
 def _loose(examples: Sequence[str]) -> tuple[GapPart, ...]:

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from forensics.ingest.found_layout import found_end, found_layout, found_prefix
+from forensics.ingest.found_layout import found_layout
 from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_form, gap_parts
-from forensics.ingest.wrappers import Wrapper
+from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 
@@ -67,6 +67,7 @@ class _Pattern:
     source: str = ""
     shown: str = ""
     has_logger: bool = False
+    has_origin: bool = False
     rests: list[str] = field(default_factory=list)
 
     def add(self, source: str, shown: str) -> None:
@@ -76,6 +77,19 @@ class _Pattern:
     def add_parts(self, parts: Sequence[GapPart]) -> None:
         for part in parts:
             self.add(part.pattern, part.shown)
+
+    def add_named(self, parts: Sequence[GapPart]) -> None:
+        """Add parts of a prefix; the first names in it may say who wrote the line."""
+        naming = [at for at, part in enumerate(parts) if part.names]
+        if naming and not self.has_origin:
+            self.has_origin = True
+            first, last = naming[0], naming[-1] + 1
+            self.add_parts(parts[:first])
+            self.source += "(?P<origin>"
+            self.add_parts(parts[first:last])
+            self.source += ")"
+            parts = parts[last:]
+        self.add_parts(parts)
 
 
 @dataclass(frozen=True)
@@ -147,7 +161,7 @@ def infer_layout(
     prefix, pattern = _Pattern(), _Pattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
     for at in range(begin):
-        prefix.add_parts(gap_parts(head.gaps(at)))
+        prefix.add_named(gap_parts(head.gaps(at)))
         prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
     time = None
     if begin < len(head.kinds):
@@ -282,11 +296,11 @@ def _read_head(
             gaps = openers
             split = _split_logger(fronts, loggers)
             if split:
-                prefix.add_parts(gap_parts(split[0]))
+                prefix.add_named(gap_parts(split[0]))
                 _add_logger(pattern, split[2])
                 pattern.add_parts(gap_parts(split[1]))
             else:
-                prefix.add_parts(gap_parts(fronts))
+                prefix.add_named(gap_parts(fronts))
             pattern.add_parts(gap_parts(gaps))
         else:
             split = None if pattern.has_logger else _split_logger(gaps, loggers)

@@ -28,6 +28,12 @@ from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import NameMasker, mask_text
 from forensics.settings import SPLIT_SIZE
 
+WHERE_LOGS_ARE = (
+    "Kafka writes its logs to logs/ in its own folder, to /var/log/kafka or where LOG_DIR says"
+    " (server.log, controller.log, state-change.log), in containers to their output;"
+    ' docs/collect-logs.md ("Collect the logs") has a command for each.'
+)
+
 _ROLES = {"range", "stream", "digest", "tar", "zip"}
 
 
@@ -127,8 +133,9 @@ def nothing_to_read_error(
     archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
 ) -> ArchiveError:
     """Return the error that there is nothing in the archives, and why."""
-    why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
-    return ArchiveError(f"nothing to read in {', '.join(map(storage.display, archives))} ({why})")
+    why = "; ".join(f"{label}: {says}" for label, says in problems)
+    begin = f"nothing to read in {', '.join(map(storage.display, archives))}"
+    return ArchiveError(f"{begin} ({why})" if why else f"{begin}: no files. {WHERE_LOGS_ARE}")
 
 
 def split_files(

@@ -10,6 +10,9 @@ from typing import Any, ClassVar
 from forensics.errors import Problem
 from forensics.ingest.text_buffer import TextBuffer
 
+# Begins what stood before a line and may name its writer, or something else, such as a thread.
+GUESSED = "?"
+
 
 @dataclass(frozen=True)
 class Wrapper(ABC):

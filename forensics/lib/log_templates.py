@@ -31,6 +31,7 @@ TYPES = {
     # the source line after a logger (log4j's %L, which some templates print as it is)
     "place": r"(?::(?:[0-9]+|%L|\?))?",
     "topic": r"[a-zA-Z0-9._-]+",
+    "folder": r"/[^\n\]]*?",
     # also as Scala prints what may be missing: Some(...), None
     "id": r"(?:Some\()?[\w-]+\)?",
 }

@@ -130,12 +130,12 @@ def figure(
 ) -> Markup:
     """Build one figure: its caption, a box to draw into, and its data.
 
-    `still` stands in the box until a script draws there.
+    `still` stands before the box until a script has drawn there, and on paper.
     """
     return tag(
         "figure",
         tag("figcaption", caption, id=f"{name}-says"),
-        tag("div", tag("div", still, class_="plot", id=name), class_="scroll"),
+        tag("div", still, tag("div", class_="plot", id=name), class_="scroll"),
         json_script(drawing, data_figure=name),
         *after,
         role="group",
@@ -237,16 +237,19 @@ def strip_style(span: OpenSpan, whole: tuple[int, int]) -> str:
 
 
 def section(
-    id_: str, title: str, *inside: Child, tabindex: int | None = -1, folded: bool = False
-) -> Markup:
+    id_: str, title: str, *inside: Child, tabindex: int | None = -1, folded: bool = False,
+    printed: bool = True,
+) -> Markup:  # fmt: skip
     """Build a section of a page under its heading; a link to it moves the focus there.
 
-    A folded one shows its heading until somebody opens it.
+    A folded one shows its heading until somebody opens it. One that is not printed is on paper only
+    when somebody asks for all.
     """
     heading = tag("h2", title, id=f"{id_}-title")
     whole = (tag("details", tag("summary", heading), *inside, class_="fold"),)
     return tag("section", *(whole if folded else (heading, *inside)), id=id_,
-               aria_labelledby=f"{id_}-title", tabindex=tabindex)  # fmt: skip
+               aria_labelledby=f"{id_}-title", tabindex=tabindex,
+               class_=None if printed else "unprinted")  # fmt: skip
 
 
 def section_links(sections: Iterable[tuple[str, str]]) -> Markup:

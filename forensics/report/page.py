@@ -49,7 +49,7 @@ PAGE_NAME = "report.html"
 LIBRARY = "plotly-cartesian.min.js"
 # Scripts of the page's own, in the order in which they run.
 SCRIPTS = (
-    "inflating.js", "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
+    "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
     "filter.js", "page.js",
 )  # fmt: skip
 STYLES = ("page.css", "parts.css")
@@ -79,6 +79,8 @@ SECTIONS = {
 # What stands open; of a clear run the rest is folded, too.
 OPEN = ("verdict", "timeline", "happened", "findings", "ledger", "partitions", "clients", "brokers")
 OPEN_WHEN_CLEAR = ("verdict", "timeline")
+# What is on paper; the rest is printed when somebody asks for all of it.
+PRINTED = ("verdict", "timeline", "happened", "findings", "ledger")
 
 
 def draw_report(out: Path, *, shared: bool = False) -> Path:
@@ -111,12 +113,25 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         tag(
             "main",
             *(
-                section(anchor, title, body, "\n", folded=anchor not in shown)
+                section(
+                    anchor,
+                    title,
+                    body,
+                    "\n",
+                    folded=anchor not in shown,
+                    printed=anchor in PRINTED,
+                )
                 for anchor, title, body in parts
             ),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
+        tag(
+            "p",
+            "On paper: the summary, the timeline, causes, findings and losses. \u201cPrint "
+            "everything\u201d at the end of report.html prints all of it.",
+            class_="paper-only",
+        ),
         _print_footer(run),
         shared=shared,
     )

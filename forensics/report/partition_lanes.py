@@ -61,4 +61,10 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
         leader = epoch.leader if epoch.leader is not None and epoch.leader >= 0 else None
         if epoch.start < view[1] and epoch.end > view[0]:
             lanes.append(LaneInterval(row.label, leader, state, epoch.start, epoch.end))
+    if lanes:
+        known = [(lane.start, lane.end) for lane in lanes]
+        unknown = (
+            intervals.gaps(known, (lanes[0].start, view[1])) if lanes[0].start < view[1] else []
+        )
+        lanes += [LaneInterval(row.label, None, "unknown", *gap) for gap in unknown]
     return lanes

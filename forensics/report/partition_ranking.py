@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.dataset as ds
 
+from forensics.lib import intervals
 from forensics.lib.whole_numbers import whole_number
 from forensics.report.data_loss import loss_rows
 from forensics.run_output.partition_histories import (
@@ -35,7 +37,8 @@ class PartitionImpact:
     # records lost at most; None: no bound is known
     max_lost: int | None
     unclean_count: int
-    leaderless_ms: int
+    # but for what was planned, as the shutdown at the end of the logs
+    unavailable_ms: int
     single_isr_ms: int
     epoch_count: int
     isr_count: int
@@ -44,7 +47,7 @@ class PartitionImpact:
     @property
     def has_changed(self) -> bool:
         """Return True if there is anything to tell."""
-        troubles = self.leaderless_ms, self.unclean_count, self.single_isr_ms, self.max_lost != 0
+        troubles = self.unavailable_ms, self.unclean_count, self.single_isr_ms, self.max_lost != 0
         return self.epoch_count > 1 or self.isr_count > 1 or any(troubles)
 
     @property
@@ -54,7 +57,7 @@ class PartitionImpact:
         troubles = (
             lost,
             self.unclean_count,
-            self.leaderless_ms,
+            self.unavailable_ms,
             self.epoch_count,
             self.single_isr_ms,
         )
@@ -77,7 +80,7 @@ def rank_partitions(run: RunOutput) -> tuple[list[PartitionImpact], int]:
     window = run.window
     if not window:
         return [], 0
-    lost = _max_lost(run)
+    lost, outages = _max_lost(run), read_unavailable_times(run)
     isrs = {
         history.name: (history.single_isr_ms, history.columns.shape[1])
         for history in read_isr_histories(run, window, IsrCodes())
@@ -86,10 +89,11 @@ def rank_partitions(run: RunOutput) -> tuple[list[PartitionImpact], int]:
     for history in read_leader_histories(run, window):
         name, last = history.name, int(history.columns[0][-1])
         unclean_count, leaderless_ms, epoch_count = history.impact
+        unavailable_ms = leaderless_ms if outages is None else outages.get(name, 0)
         single_isr_ms, isr_count = isrs.pop(name, (0, 0))
         impacts.append(
             PartitionImpact(
-                name, lost.get(name, 0), unclean_count, leaderless_ms, single_isr_ms,
+                name, lost.get(name, 0), unclean_count, unavailable_ms, single_isr_ms,
                 epoch_count, isr_count, None if last == UNKNOWN_LEADER else last,
             )
         )  # fmt: skip
@@ -100,6 +104,20 @@ def rank_partitions(run: RunOutput) -> tuple[list[PartitionImpact], int]:
     ]
     changed = [impact for impact in impacts if impact.has_changed]
     return sorted(changed, key=lambda impact: impact.sort_key), len(impacts)
+
+
+def read_unavailable_times(run: RunOutput) -> dict[TopicPartition, int] | None:
+    """Return for how long nobody served a partition, unplanned; None where no table says so."""
+    if not run.tables.has("outages"):
+        return None
+    spans: dict[TopicPartition, list[Window]] = {}
+    columns = ("topic", "partition", "started_at", "ended_at")
+    for row in run.rows("outages", columns, ~ds.field("planned")):
+        start = row["started_at"]
+        end = run.logs_end if row["ended_at"] is None else row["ended_at"]
+        if start is not None and end is not None and start < end:
+            spans.setdefault((row["topic"], row["partition"]), []).append((start, end))
+    return {name: intervals.total_length(own) for name, own in spans.items()}
 
 
 def _max_lost(run: RunOutput) -> dict[TopicPartition, int | None]:

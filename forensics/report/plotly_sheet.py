@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from plotly import graph_objects as go
@@ -52,8 +51,9 @@ MAX_NAME_CHARS = 28
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
 MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 24, 30
-# Room for the axis and its title; each line of a legend takes this much more.
-FOOT_HEIGHT, LEGEND_LINE_HEIGHT = 52, 20
+# Room for the axis and its title, below the rows or above them; each line of a legend takes this
+# much more.
+FOOT_HEIGHT, TOP_AXIS, LEGEND_LINE_HEIGHT = 52, 62, 20
 
 
 @cache
@@ -153,11 +153,6 @@ def shorten_name(name: str) -> str:
     return name if len(name) <= MAX_NAME_CHARS else f"{name[:half]}…{name[-half + 3 :]}"
 
 
-def split_at_edges(start: int, end: int, view: Span) -> list[Span]:
-    """Split a bar at the edges of the view: its words stand in a piece that can be seen."""
-    return list(pairwise([start, *(edge for edge in view if start < edge < end), end]))
-
-
 def epoch_label(epoch: LeaderInterval) -> str:
     """Return the leader epoch, or the first and last where a row holds several."""
     first, last = epoch.epochs
@@ -195,7 +190,7 @@ class Sheet:
         self.view, self.row_count = view, len(rows)
         self.axis_on_top = axis_on_top
         # Below an axis on top the first row needs room for its title.
-        above = ROW_GAP if axis_on_top else 0
+        above = ROW_GAP if axis_on_top and rows and rows[0][0] else 0
         self.height = sum(heights) + ROW_GAP * (len(heights) - 1) + above
         self.traces = list[BaseTraceType]()
         self.layout: Figure = {"annotations": []}
@@ -228,12 +223,13 @@ class Sheet:
         bands = [_hole_band(*hole) for hole in holes]
         bands += [_incident_band(*span) for span in incident_bands(findings, self.view[1])]
         self._name_groups_once()
-        foot = FOOT_HEIGHT + LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
+        head, foot = (TOP_AXIS, 8) if self.axis_on_top else (HEAD_HEIGHT, FOOT_HEIGHT)
+        foot += LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
         layout = self.layout | {
             "template": template(), "uirevision": "fixed",
             "xaxis": self.time_axis(), "shapes": bands[:MAX_BANDS], "barmode": "stack",
-            "height": self.height + HEAD_HEIGHT + foot,
-            "margin": {"l": 8, "r": 12, "t": HEAD_HEIGHT, "b": foot},
+            "height": self.height + head + foot,
+            "margin": {"l": 8, "r": 12, "t": head, "b": foot},
         }  # fmt: skip
         figure = go.Figure(self.traces, layout | more)
         drawing = figure.to_dict() | {"config": CONFIG}
@@ -365,7 +361,7 @@ def _flag_traces(
     heads = go.Scatter(
         mode="markers+text", name=level, showlegend=False,
         x=[flag_position(*span, view) for span in spans], y=[row for _, _, row in flags],
-        text=numbers, textposition="middle center", textfont={"color": "#ffffff", "size": 11},
+        text=numbers, textposition="middle center", textfont={"color": "var(--ground)", "size": 11},
         ids=[f"#{anchor(finding.id)}" for _, finding, _ in flags],
         customdata=[f"{number}. {shown(finding.title)} ({level})" for number, finding, _ in flags],
         marker={"size": 9 if is_crowded else 18, "color": colour, "opacity": 1},
@@ -384,17 +380,17 @@ def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> go.Sca
     )  # fmt: skip
 
 
-def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval], view: Span) -> None:
+def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval]) -> None:
     """Draw the lanes of nodes, one row a node."""
     # What is laid over other states is drawn after them.
     for state in sorted(
         {lane.state for lane in lanes}, key=lambda one: (one in theme.OVERLAYS, one)
     ):
-        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state], view), row)
+        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state]), row)
     sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
 
-def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> go.Bar:
+def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
     state = lanes[0].state
     plain, pattern = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
@@ -405,7 +401,7 @@ def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> go.Bar:
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    trace = bar_trace(bars, view, fills, pattern, name=shown(state), showlegend=False)
+    trace = bar_trace(bars, fills, pattern, name=shown(state), showlegend=False)
     if state in theme.OVERLAYS:
         trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
         trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], solidity=0.4)
@@ -423,29 +419,24 @@ def _lane_words(lane: LaneInterval) -> str:
 
 
 def bar_trace(
-    bars: Sequence[tuple[int, int, str, str, str]], view: Span, fills: Sequence[str],
-    pattern: str = "", **more: object,
+    bars: Sequence[tuple[int, int, str, str, str]], fills: Sequence[str], pattern: str = "",
+    **more: object,
 ) -> go.Bar:  # fmt: skip
     """Draw horizontal bars of (start, end, row, label, hover text) with one colour each."""
-    pieces = [
-        (piece, row, label, hover, fill)
-        for (start, end, row, label, hover), fill in zip(bars, fills, strict=True)
-        for piece in split_at_edges(start, end, view)
-    ]
     return go.Bar(
-        orientation="h", base=[start for (start, _), *_ in pieces],
-        x=[end - start for (start, end), *_ in pieces], y=[row for _, row, *_ in pieces],
-        text=[label for _, _, label, _, _ in pieces], customdata=[hover for *_, hover, _ in pieces],
-        textfont={"color": _one_or_all([theme.text_colour(fill) for *_, fill in pieces])},
-        # On a dark ground what is dark is told by its edge.
-        marker={"color": _one_or_all([fill for *_, fill in pieces]),
-                "line": {"width": 1.5 if theme.DARK in fills else 0.5, "color": theme.HATCH}}
+        orientation="h", base=[start for start, *_ in bars],
+        x=[end - start for start, end, *_ in bars], y=[row for _, _, row, *_ in bars],
+        text=[label for *_, label, _ in bars], customdata=[hover for *_, hover in bars],
+        textfont={"color": _one_or_all([theme.text_colour(fill) for fill in fills])},
+        # What is as light or as dark as the ground is told by its edge.
+        marker={"color": _one_or_all(fills),
+                "line": {"width": 1, "color": theme.HATCH}}
                | _pattern(pattern, fills[0]),
         **more,
     )  # fmt: skip
 
 
-def _one_or_all(values: list[str]) -> str | list[str]:
+def _one_or_all(values: Sequence[str]) -> str | Sequence[str]:
     """Return one value where all are the same."""
     return values[0] if len(set(values)) == 1 else values
 

@@ -114,6 +114,17 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     )
 
 
+def first_action(finding: SavedFinding) -> str:
+    """Return the first thing to do about a finding that needs no word filled in; empty if none.
+
+    What changes something goes before what only looks.
+    """
+    usable = [action for action in finding.actions if _is_concrete(action)]
+    doing = [action for action in usable if not LOOKS.search(action)]
+    chosen = (doing or usable)[:1]
+    return _command(chosen[0], finding).text if chosen else ""
+
+
 def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
     """Take the first action of each finding; the same one for several brokers is one."""
     taken: dict[str, tuple[str, SavedFinding, list[int]]] = {}

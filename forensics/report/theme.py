@@ -1,4 +1,7 @@
-"""Colours: the same broker has the same one on every figure, in every report."""
+"""Colours: the same broker has the same one on every figure, in every report.
+
+One that is written `var(--name)` is in page.css, once for light and once for dark.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,21 @@ OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "
 EIGHTH_COLOUR = "#6B4C9A"
 GREYS = ("#8A94A0", "#A3ACB6", "#6D7782")
 MAX_COLOURS = 8
-DARK, HATCH, UNCLEAN = "#2a2f37", "#8a929b", "#c00000"
+# Nobody leads, nothing runs; no file tells; the edge of every mark, seen on light and dark.
+NONE, LACKING, HATCH = "var(--none)", "var(--lacking)", "#8a929b"
+UNCLEAN = "#d32f2f"
 # How bad it is, in colours that no broker has.
-BAD, WORSE, WORST = "#a894d1", "#a0691f", "#b01045"
+BAD, WORSE, WORST = "#9b86cf", "#a0691f", "#c2185b"
 DEBT = {"unavailable": WORST, "under min.insync": WORSE, "under-replicated": BAD}
 VERDICT = {"stuck": WORST, "sustained": WORSE, "transient": BAD, "other": HATCH}
-LEVEL = {
-    "critical": "#b3261e", "high": "#c2410c", "medium": "#a16207", "low": "#33658a",
-    "info": "#5f6b76",
-}  # fmt: skip
+LEVEL = {name: f"var(--{name})" for name in ("critical", "high", "medium", "low", "info")}
 # Colour and pattern of what is not simply "up"; unknown is the same hatch on every figure.
 STATE = {
     "starting": ("#bfe3d0", "."),
     "fenced": ("#c9b6d9", "-"),
     "stopping": ("#d9c7a3", "|"),
     "stopped": ("#cfd4da", ""),
-    "crashed": (DARK, "x"),
+    "crashed": (NONE, "x"),
     "paused": ("#8c6bb1", "+"),
     "isolated": ("#5a7fb0", "+"),
     "recovering": ("#8fcfae", "."),
@@ -39,19 +41,19 @@ STATE = {
     "disconnected": ("#d55e00", "x"),
     "vacant": ("#ffffff", "x"),
     "several states": ("#9aa3ad", "+"),
-    "deposed": ("#c00000", "x"),
+    "deposed": (UNCLEAN, "x"),
     "unknown": ("#e3e5e8", "/"),
     # of partitions
-    "no leader": (DARK, "x"),
+    "no leader": (NONE, "x"),
     # laid over other states
     "not served": ("#ffffff", "/"),
     "vanished": ("#ffffff", "/"),
 }
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
-    "not served": ("#d00000", "nobody served it: its leader was dead, frozen or cut off"),
+    "not served": (UNCLEAN, "nobody served it: its leader was dead, frozen or cut off"),
     "vanished": (
-        DARK,
+        NONE,
         "crashed at some moment here, between its last line and the first disconnect",
     ),
 }
@@ -120,9 +122,28 @@ def _tinted(colour: str, tint: int) -> str:
 
 
 def text_colour(colour: str) -> str:
-    """Choose black or white letters for a bar of a colour."""
-    red, green, blue = _rgb(colour)
-    return "#000000" if 299 * red + 587 * green + 114 * blue > 128_000 else "#ffffff"
+    """Choose black or white letters for a bar of a colour, whichever is read more easily."""
+    if colour.startswith("var("):
+        return "var(--ground)"
+    return "#000000" if contrast(colour, "#000000") > contrast(colour, "#ffffff") else "#ffffff"
+
+
+def contrast(colour: str, other: str) -> float:
+    """Return the contrast of two colours as WCAG defines it, from 1 to 21.
+
+    >>> round(contrast("#000000", "#ffffff"), 2), round(contrast("#767676", "#ffffff"), 2)
+    (21.0, 4.54)
+    """
+    low, high = sorted(map(_luminance, (colour, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [part / 255 for part in _rgb(colour)]
+    red, green, blue = (
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _rgb(colour: str) -> list[int]:

@@ -50,7 +50,7 @@ _LOGS = pa.schema(
 # What depends on the name of a file, its neighbours, or how it was split.
 _NOT_KEPT = (
     "file", "container", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases",
-    "origin", "begins", "parts", "placement",
+    "origin", "begins", "parts", "placement", "layout_stretches", "unread", "patterns",
 )  # fmt: skip
 _COMPARED = ("line", "offset", "kind", "topic", "partition", "text")
 
@@ -194,7 +194,9 @@ def account_json(account: FileAccount) -> str:
 def _kept_values(account: FileAccount) -> dict[str, Any]:
     kept = {name: value for name, value in vars(account).items() if name not in _NOT_KEPT}
     origins = {origin: _kept_values(part) for origin, part in account.origins.items()}
-    return kept | {"origins": origins}
+    # JSON has no sets.
+    lists = {name: sorted(value) for name, value in kept.items() if isinstance(value, set)}
+    return kept | lists | {"origins": origins}
 
 
 def _parse_account(values: Mapping[str, Any]) -> FileAccount:
@@ -207,7 +209,7 @@ def _parse_account(values: Mapping[str, Any]) -> FileAccount:
         elif isinstance(value, list):
             # JSON has no tuples.
             items = [tuple(each) if isinstance(each, list) else each for each in value]
-            setattr(account, name, items)
+            setattr(account, name, type(vars(account)[name])(items))
         else:
             setattr(account, name, value)
     return account

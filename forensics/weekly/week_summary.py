@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 import numpy as np
 import pyarrow.dataset as ds
@@ -20,6 +20,8 @@ from forensics.lib import intervals
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import HOUR, pluralize
+from forensics.report.cluster_facts import read_cluster_facts
+from forensics.report.summary_actions import first_action
 from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
 from forensics.weekly import week_metrics
 from forensics.weekly.coverage_normalisation import (
@@ -77,6 +79,8 @@ class FindingGroup(TypedDict):
     size: float
     # id, severity and start of each, in milliseconds
     findings: list[list[Any]]
+    # the first thing to do about the worst one; older summaries do not say
+    action: NotRequired[str]
 
 
 class SignalsSummary(TypedDict):
@@ -114,6 +118,8 @@ class WeekSummary:
     files: dict[str, int]
     # files that were read by other rules than the rest
     older_rules: list[str] = field(default_factory=list)
+    # id, versions and kind of the cluster, as far as the lines tell
+    cluster: str = ""
     schema: int = SCHEMA
 
     @classmethod
@@ -268,6 +274,7 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
             "lines": sum(row["lines"] for row in files),
             "unparsed_lines": sum(row["unparsed_lines"] for row in files),
         },
+        cluster=str(read_cluster_facts(run)),
     )
 
 
@@ -313,6 +320,7 @@ def _group(signature: str, findings: Sequence[SavedFinding]) -> FindingGroup:
         "size": round(sum(map(_size, findings)), 3),
         "findings": [[finding.id, finding.severity, finding.start_ms]
                      for finding in findings[:_MAX_PER_GROUP]],
+        "action": first_action(worst),
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.resources
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ BAD = {"serious", "critical"}
 
 def judged(tab: Tab) -> list[str]:
     """Run axe-core in the page; gives what is wrong, with the place of it."""
-    source = importlib.resources.files("axe_core_python") / "axe.min.js"
+    carrier = distribution("axe-playwright-python")
+    source = Path(str(carrier.locate_file("axe_playwright_python/axe.min.js")))
     tab.run(source.read_text(encoding="utf-8") + ";0")
     found: dict[str, Any] = tab.run(RUN)
     return [
@@ -54,9 +55,13 @@ def test_the_judge_sees_what_is_wrong(tab: Tab, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.html"
     wrong.write_text(
         "<!doctype html><html><title>x</title><main><h1>x</h1><img src='data:,'>"
-        "<p style='color:#bbb'>too pale</p><button></button></main></html>"
+        "<p style='color:#bbb'>too pale</p><button></button>"
+        "<a href='#a' style='font-size:6px'>a</a> <a href='#b' style='font-size:6px'>b</a>"
+        "</main></html>"
     )
     tab.open(wrong)
     rules = {line.split()[1] for line in bad(judged(tab))}
 
     assert {"html-has-lang:", "image-alt:", "button-name:", "color-contrast:"} <= rules
+    # A rule of WCAG 2.2.
+    assert "target-size:" in rules

@@ -41,7 +41,7 @@ def test_plotly_knows_every_setting(tab: Tab, page: Path) -> None:
     read_through(tab)
     # Packed numbers are not looked into, nor settings for bars and legends where there are none.
     told = """(spoil) => [...document.querySelectorAll("script[data-figure]")].flatMap((block) => {
-      const figure = JSON.parse(block.textContent);
+      const figure = JSON.parse(block.textContent.replace(/var\\(--[a-z-]+\\)/g, "#000"));
       for (const trace of figure.data) if (trace.z) trace.z = [[0]];
       const { shapes, meta, annotations, legend, barmode, bargap, ...layout } = figure.layout;
       Object.assign(layout, spoil);
@@ -92,6 +92,7 @@ def test_after_printing_figures_are_as_they_were(tab: Tab, page: Path) -> None:
     tab.wait("Object.keys(window.Plotly ?? {}).length")
     before = tab.run(SIZES)
 
+    tab.run("document.documentElement.classList.add('print-all')")
     tab.run("dispatchEvent(new Event('beforeprint'))")
     on_paper = tab.run(SIZES)
     tab.run("dispatchEvent(new Event('afterprint'))")
@@ -104,6 +105,7 @@ def test_a_figure_too_high_for_a_sheet_goes_on_on_the_next(tab: Tab, crowded: Pa
     """Every row is on one of the sheets, none is higher than a sheet, and all are gone after."""
     tab.open(crowded)
     read_through(tab)
+    tab.run("document.documentElement.classList.add('print-all')")
     tab.run("dispatchEvent(new Event('beforeprint'))")
     rows = tab.run("document.getElementById('figure-leaders').layout.meta.rows.count")
     spans = tab.run(
@@ -146,3 +148,51 @@ def test_without_its_shared_assets_a_page_says_so(tab: Tab, page: Path, tmp_path
 
     assert "is not beside this page" in tab.run("document.body.innerText")
     assert tab.run("document.querySelectorAll('svg.still').length") == 1
+
+
+def test_the_times_stay_in_sight_while_one_scrolls_through_a_figure(tab: Tab, page: Path) -> None:
+    """Above the rows, where Plotly's own axis has gone: the same times at the same places."""
+    tab.prefer(prefers_reduced_motion="reduce")
+    tab.open(page)
+    read_through(tab)
+    at_top = "document.getElementById('timeline').scrollIntoView({ behavior: 'instant' })"
+    axis = "document.querySelector('#timeline .axis')"
+    ticks = """[...document.querySelectorAll('#figure-timeline .xtick text')].map((one) => {
+      const place = one.getBoundingClientRect();
+      return [(one.querySelector('tspan') ?? one).textContent, (place.left + place.right) / 2];
+    })"""
+    stuck = f"""[...{axis}.children].map((one) => {{
+      const place = one.getBoundingClientRect();
+      return [one.textContent, (place.left + place.right) / 2];
+    }})"""
+    tab.run(at_top)
+    tab.wait(f"{axis}.hidden")
+    tab.run("document.getElementById('figure-timeline').scrollIntoView({ behavior: 'instant' })")
+    tab.run("scrollBy({ top: 120, behavior: 'instant' })")
+    tab.wait(f"!{axis}.hidden")
+
+    assert tab.run(f"{axis}.getBoundingClientRect().top") == 0
+    assert len(tab.run(ticks)) >= 3
+    for (name, x), (words, place) in zip(tab.run(ticks), tab.run(stuck), strict=True):
+        assert name == words
+        assert abs(x - place) < 1
+    tab.run(at_top)
+    tab.wait(f"{axis}.hidden")
+
+
+def test_the_words_of_a_bar_stand_in_its_part_that_is_in_sight(tab: Tab, page: Path) -> None:
+    """A broker that was up all the time is "up" wherever one zooms to."""
+    tab.open(page)
+    read_through(tab)
+    words = """[...document.querySelectorAll("#figure-timeline .bartext")]
+      .filter((one) => one.textContent === "up" && one.style.visibility !== "hidden")
+      .map((one) => one.getBoundingClientRect().left -
+        document.querySelector("#figure-timeline .nsewdrag").getBoundingClientRect().left)"""
+    count = sum(0 <= left < 1000 for left in tab.run(words))
+    tab.run(
+        "Plotly.relayout(document.getElementById('figure-timeline'), "
+        "{ 'xaxis.range': ['2026-11-18 11:38:41', '2026-11-18 11:38:42'] }).then(() => 0)"
+    )
+
+    assert count >= 2
+    assert [left for left in tab.run(words) if 0 <= left < 10]

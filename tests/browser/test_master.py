@@ -56,6 +56,7 @@ def test_the_strip_is_under_the_last_row_and_moves_all_rows(tab: Tab, page: Path
     tab.wait(f"{BOX}.layout.xaxis2.range[0] === '2026-11-18 11:38:40.000'", patience=10)
     assert tab.run(f"{BOX}.layout.xaxis.range") == tab.run(f"{BOX}.layout.xaxis2.range")
 
+    tab.run("document.documentElement.classList.add('print-all')")
     tab.run("dispatchEvent(new Event('beforeprint'))")
     tab.wait(f"!{BOX}.querySelector('.rangeslider-container')")
     tab.run("dispatchEvent(new Event('afterprint'))")

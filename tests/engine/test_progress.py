@@ -110,9 +110,22 @@ def test_elsewhere_a_line_comes_once_a_minute(monkeypatch: pytest.MonkeyPatch) -
     assert {"scan        50 %  500 B of 1.0 kB  0 s so far"} == set(lines)
 
 
+def test_stages_are_told_only_to_those_who_ask() -> None:
+    told = {}
+    for verbose in (False, True):
+        stream = io.StringIO()
+        with Progress(stream, verbose=verbose).open() as progress:
+            progress.notify("events     12")
+            progress.notify("warning: cut.gz: cut off")
+        told[verbose] = stream.getvalue().splitlines()
+
+    assert told[False] == ["warning: cut.gz: cut off"]
+    assert told[True] == ["events     12", "warning: cut.gz: cut off"]
+
+
 def test_who_wants_quiet_hears_only_warnings() -> None:
     stream = Terminal()
-    progress = Progress(stream, quiet=True)
+    progress = Progress(stream, quiet=True, verbose=True)
     with progress.open():
         progress.begin_stage("scan")
         time.sleep(0.3)

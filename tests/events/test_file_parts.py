@@ -112,6 +112,8 @@ TOGETHER: dict[str, Callable[[list[Record]], bytes]] = {
     "kubectl logs --prefix": _prefixed("[pod/kafka-{}/kafka] "),
     "docker compose logs": _prefixed("kafka{}-1  | "),
     "logcli": _prefixed('2026-11-18T11:31:58Z {{app="kafka", pod="kafka-{}"}} '),
+    "stern": _prefixed("kafka-{} kafka "),
+    "a host and its address": _prefixed("10.0.3.{}: "),
     "one behind the other": lambda records: b"".join(text for *_, text in records),
 }
 
@@ -158,9 +160,62 @@ def test_lines_without_anything_that_tells_their_node_are_placed_nowhere(
     assert events.total() == apart[1].total()
     rows = [row for row in _files(run) if row["file"].endswith("all.log")]
     assert None in {row["node"] for row in rows}
+    # Settings tell whose folder is whose.
+    nodes = [row["node"] for row in run.tables.read("events", ["node"]).to_pylist()]
+    assert nodes.count(None) < 0.05 * len(nodes)
     assert sum(row["lines"] for row in rows) == text.count(b"\n")
     for row in rows:
         assert row["lines"] == sum(row[bucket] for bucket in BUCKETS)
+
+
+def test_a_thread_before_the_time_is_no_writer(servers: list[Record], tmp_path: Path) -> None:
+    lines = [
+        b"[thread-%d] " % (at % 3) + line
+        for at, (*_, text) in enumerate(sorted(servers, key=lambda record: record[0]))
+        for line in text.splitlines(keepends=True)
+    ]
+    path = tmp_path / "all.log"
+    path.write_bytes(b"".join(lines))
+
+    account = scan(path).files["all.log"]
+
+    assert account.origins == {}
+    assert {part.node for part in account.parts} >= {"broker-1", "broker-2", None}
+
+
+SETTINGS = """\
+[2026-11-18 11:30:00,000] INFO KafkaConfig values:\x20
+\tlog.dirs = /data/{folder}
+\tnode.id = {node}
+ (kafka.server.KafkaConfig)
+"""
+CREATED = (
+    "[2026-11-18 11:31:00,000] INFO Created log for partition orders-0 in /data/a/orders-0"
+    " with properties {} (kafka.log.LogManager)\n"
+)
+NAMED = "[2026-11-18 11:31:00,000] INFO [KafkaServer id={}] started (kafka.server.KafkaServer)\n"
+
+
+@pytest.mark.parametrize(
+    ("folders", "node"),
+    [
+        (["a", "b"], "broker-1"),
+        # Two servers, or one whose settings are elsewhere, may use folders of one name.
+        (["a", "a"], None),
+        (["a"], None),
+    ],
+)
+def test_a_folder_tells_the_server_whose_settings_name_it_alone(
+    folders: list[str], node: str | None, tmp_path: Path
+) -> None:
+    settings = [SETTINGS.format(folder=one, node=at) for at, one in enumerate(folders, 1)]
+    path = tmp_path / "all.log"
+    path.write_text("".join([*settings, NAMED.format(1), NAMED.format(2), CREATED]), "utf-8")
+
+    found = scan(path)
+
+    placed = {row["node"] for row in found.events if row["kind"] == "log_created"}
+    assert placed == {node}
 
 
 @pytest.mark.parametrize("form", TOGETHER)

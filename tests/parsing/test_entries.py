@@ -157,6 +157,11 @@ def test_a_message_of_several_lines_is_looked_at_closely() -> None:
         ("[Broker id=7] Transitioning", "broker:7"),
         ("[QuorumController id=3001] x", "controller:3001"),
         ("[Producer clientId=app-1] x", "client:app-1"),
+        ("[GroupCoordinator id=2 topic=__consumer_offsets partition=4] x", "broker:2"),
+        ("[broker-1-to-controller-heartbeat-channel-manager]: x", "broker:1"),
+        ("[SocketServer listenerType=CONTROLLER, nodeId=5] x", "server:5"),
+        ("Registered broker 3 at path /brokers/ids/3 with addresses: x", "broker:3"),
+        ("[UnifiedLog partition=orders-1, dir=/data/b1] Truncating", "folder:/data/b1"),
     ],
 )
 def test_a_message_names_its_writer(message: str, writer: str) -> None:

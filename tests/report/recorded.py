@@ -14,7 +14,7 @@ from forensics.events.packs import load_rule_set
 from forensics.sandbox import run_archives
 from forensics.settings import Settings
 
-__all__ = ["RECORDINGS", "SAMPLES", "postmortem"]
+__all__ = ["RECORDINGS", "SAMPLES", "postmortem", "run_recording"]
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 # An unclean election, a flapping broker, controllers that die one after the other, and a stretch
@@ -29,9 +29,13 @@ RECORDINGS = {
 
 def postmortem(name: str, out: Path) -> Path:
     """Read a recording and leave everything that a postmortem leaves in `out`."""
-    archive = str(SAMPLES / name / RECORDINGS[name])
-    read = run_archives([archive], out)
-    settings = Settings((archive,), out)
+    return run_recording(SAMPLES / name / RECORDINGS[name], out)
+
+
+def run_recording(archive: Path, out: Path) -> Path:
+    """Read an archive and leave everything that a postmortem leaves in `out`."""
+    read = run_archives([str(archive)], out)
+    settings = Settings((str(archive),), out)
     pipeline.finish_run(read.files, read.past, load_rule_set(()), settings, _hush)
     return out
 

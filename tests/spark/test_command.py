@@ -79,10 +79,13 @@ def test_a_damaged_file_is_named_and_read_as_far_as_it_goes(done: Done, folder: 
 @pytest.mark.spark
 def test_the_last_words_are_the_verdict_and_the_page(done: Done, folder: Path) -> None:
     document = json.loads((folder / "out/findings.json").read_text(encoding="utf-8"))
-    said, page = done.stdout.splitlines()
+    lines = done.stdout.splitlines()
 
-    assert f"{document['verdict']}: {document['summary']}" == said
-    assert "page: out/report.html" == page
+    assert len(lines) <= 8
+    assert lines[0].startswith("read ")
+    assert any(line.startswith(("INCIDENT", "CANNOT TELL")) for line in lines)
+    assert document["verdict"] != "clear"
+    assert lines[-1].split() == ["page", (folder / "out/report.html").as_uri()]
     assert (folder / "out/report.html").stat().st_size > 10_000
     assert "Traceback" not in done.stderr
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, in_topics, partition_name
 from forensics.detection.shared.absence_causes import (
     death_reasons,
+    failed_starts,
     host_wide_absences,
     no_quorum_absences,
 )
@@ -57,6 +58,8 @@ class _Root:
     absence: Absence | None = None
     # why its process ended, where those who ran it say so
     reason: str | None = None
+    # whether partitions waited for the next controller
+    delays: bool = False
 
 
 def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -72,6 +75,7 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
         for broker in one.brokers
     ]
     roots = [*_roots(context, incidents), *_controller_roots(context, findings), *links]
+    roots += _living_roots(incidents, roots)
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:
@@ -114,11 +118,32 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
         why, line = reasons.get((absence.broker, absence.begin), ("", None))
         if why == "disk":
             kind, told = "disk", disks.get(absence.broker, told)
+        tried = failed_starts(context, absence)
+        if absence.kind == "controlled" and tried.by_settings:
+            # It left in order, and did not come back because of what was set meanwhile.
+            kind, evidence = "config", [*tried.rows[:2], *evidence]
         if by_others := why in END_WORDS and line is not None:
             kind = kind if absence.kind == "controlled" else "crash"
             evidence = [line, *evidence]
         known = why if by_others else None
         yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence, known)
+
+
+def _living_roots(findings: Iterable[Finding], known: Iterable[_Root]) -> Iterator[_Root]:
+    """Yield what went wrong with brokers that went on: a disk, an address, short freezes."""
+    brokers = {(root.kind, root.node) for root in known}
+    for one in findings:
+        kind = _LIVING.get(one.detector, "")
+        # Clients alone may have a wrong name service; what nodes cannot use either is the broker's.
+        if one.detector == "unreachable-listener" and not one.measures.get("advertised"):
+            kind = ""
+        for broker in one.brokers if kind else ():
+            if (kind, broker_node(broker)) not in brokers:
+                yield _Root(kind, broker_node(broker), one.begin, one.end, one.evidence, one.id)
+
+
+# A freeze that was over before its session is no absence.
+_LIVING = {"disk-failure": "disk", "unreachable-listener": "config", "long-pause": "pause"}
 
 
 def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
@@ -137,7 +162,8 @@ def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) ->
             if node not in away:
                 led = one.detector in _OF_CONTROLLERS or active.get(node, one.end) < one.end
                 kind = "controller" if led else "pause"
-                yield _Root(kind, node, one.begin, one.end, one.evidence, one.id)
+                delays = bool(one.measures.get("delayed_partitions"))
+                yield _Root(kind, node, one.begin, one.end, one.evidence, one.id, delays=delays)
 
 
 def _tells(finding: Finding, absence: Absence) -> bool:
@@ -179,14 +205,19 @@ def _of_partitions(
     taken = set(_leaders_lost(context, headline, names)) | set(
         _replicas_lost(context, names, headline)
     )
+    near = headline.begin - _EARLY, headline.end + _EARLY
     return [
         root
         for root in roots
-        if root.absence is not None
-        and any(
-            broker == root.absence.broker
-            and root.begin - _EARLY <= at <= min(root.end, root.begin + _DROPPED) + _EARLY
-            for broker, at in taken
+        # Without a controller nobody elects the next leader.
+        if (root.delays and root.begin <= near[1] and near[0] <= root.end)
+        or (
+            root.absence is not None
+            and any(
+                broker == root.absence.broker
+                and root.begin - _EARLY <= at <= min(root.end, root.begin + _DROPPED) + _EARLY
+                for broker, at in taken
+            )
         )
     ]
 

@@ -7,8 +7,10 @@ from itertools import pairwise
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.shared.absence_causes import (
+    FailedStarts,
     absences_of,
     death_reasons,
+    failed_starts,
     host_wide_absences,
     no_quorum_absences,
 )
@@ -24,13 +26,15 @@ from forensics.detection.shared.rolling_restarts import rolled_absences
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import busiest_window
-from forensics.lib.text_format import seconds_text
+from forensics.lib.text_format import count, seconds_text
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "broker-restart"
 # So many lines of others about the end of a process are quoted.
 _MAX_OTHERS = 8
+# So much of an error is quoted in a sentence.
+_SHOWN = 200
 _LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
 
 
@@ -38,10 +42,13 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each absence that is not part of a flapping broker's."""
     flapping = find_flapping_absences(context).values()
     reported = {(absence.broker, absence.begin) for run in flapping for absence in run}
-    reported |= no_quorum_absences(context) | rolled_absences(context)
+    reported |= no_quorum_absences(context)
+    rolled = rolled_absences(context)
     host_wide = host_wide_absences(context)
     for absence in context.absences:
         key = absence.broker, absence.begin
+        if key in rolled and not absence.start_failed:
+            continue
         # What hung or was cut off has a finding of its own: long-pause, isolated-broker.
         if key not in reported and absence.kind not in ("pause", "isolated"):
             yield _finding(context, absence, is_host_wide=key in host_wide)
@@ -67,14 +74,23 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])
     starts, ends = _count_starts(context, absence)
     is_loop = starts >= context.limits[NAME]["starts"]
-    loop_text, loop_actions = _describe_loop(absence.broker, starts, ends) if is_loop else ("", [])
+    tried = failed_starts(context, absence)
+    loop_text, loop_actions = "", list[str]()
+    if tried.rows:
+        loop_text, loop_actions = _describe_errors(absence.broker, tried)
+    elif is_loop:
+        loop_text, loop_actions = _describe_loop(absence.broker, starts, ends)
+    if tried.by_settings and not ended:
+        others = [*tried.rows, *others]
     return context.finding(
         NAME,
-        _severity(context, absence, is_host_wide=is_host_wide, is_loop=is_loop),
-        _title(absence, way, away, ended) + (f", after {starts} starts" if is_loop else ""),
+        _severity(context, absence, is_host_wide=is_host_wide, is_loop=is_loop, tried=tried),
+        _title(absence, way, away, ended) + _tries(absence, tried, starts if is_loop else 0),
         absence.begin,
         max(end, absence.begin),
-        [*absence.evidence, *([line] if line else []), *others[:_MAX_OTHERS]],
+        [*([line] if line else []), *others[:_MAX_OTHERS], *absence.evidence]
+        if tried.rows
+        else [*absence.evidence, *([line] if line else []), *others[:_MAX_OTHERS]],
         stated=stated,
         brokers=[absence.broker],
         measures={
@@ -82,13 +98,17 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
             "away_s": away,
         }
         | ({"reason": reason} if ended else {})
-        | ({"starts": starts, "ended": ends} if is_loop else {}),
+        | ({"starts": starts, "ended": ends} if is_loop else {})
+        | ({"failed_starts": tried.failed, "said": tried.reason} if tried.rows else {}),
         explanation=(f"{ended.why} {quote(line)}." if ended and line else _EXPLANATIONS[way])
         + (_HEARD_BY_OTHERS if absence.kind == "crash" and _is_seen(context, absence) else "")
         + in_sync
         + (_TOGETHER if is_host_wide else "")
         + (f" {loop_text}" if loop_text else ""),
-        actions=[*loop_actions, *_actions(context, absence, way, ended)],
+        actions=[
+            *loop_actions,
+            *_actions(context, absence, way, ended)[_skipped(absence, tried) :],
+        ],
         why=_why(context, absence, away, starts if is_loop else 0),
         doubts=ended.doubts if ended else _DOUBTS.get(way, []),
     )
@@ -101,13 +121,20 @@ def _measured_kind(absence: Absence, ended: EndWords | None) -> str:
 
 
 def _severity(
-    context: DetectionContext, absence: Absence, *, is_host_wide: bool, is_loop: bool
+    context: DetectionContext,
+    absence: Absence,
+    *,
+    is_host_wide: bool,
+    is_loop: bool,
+    tried: FailedStarts,
 ) -> str:
     limits = context.limits[NAME]
-    if is_loop:
+    if is_loop or (tried.rows and absence.end is None):
         return str(limits["gone" if absence.end is None else "loop"])
     if is_host_wide:
         return str(limits["together"])
+    if absence.kind == "controlled" and absence.start_failed:
+        return str(limits["unknown"])
     if absence.kind in ("controlled", "unknown"):
         return str(limits["planned" if absence.kind == "controlled" else "unknown"])
     is_gone = absence.kind in ("crash", "gone") and absence.end is None
@@ -159,6 +186,37 @@ def _describe_loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]
         f"# the first error of each start of broker {broker}",
     }[ends]
     return explanations, [actions]
+
+
+def _describe_errors(broker: int, tried: FailedStarts) -> tuple[str, list[str]]:
+    """Return what its failed starts logged, and what to do."""
+    said = f' The last error: "{tried.reason[:_SHOWN]}".' if tried.reason else ""
+    text = f"{count(tried.failed, 'start')} of {tried.starts} came to nothing.{said}"
+    action = _SETTING if tried.by_settings else _ERROR
+    return text, [action.format(broker=broker)]
+
+
+def _tries(absence: Absence, tried: FailedStarts, starts: int) -> str:
+    """Say in the title how often it was started in vain; `starts` if they were a loop."""
+    if tried.rows or (absence.kind == "controlled" and tried.failed):
+        return f", after {count(tried.failed, 'failed start')}"
+    return f", after {starts} starts" if starts else ""
+
+
+def _skipped(absence: Absence, tried: FailedStarts) -> int:
+    """Return how many of the usual actions do not fit: nobody has to start it as it is."""
+    is_start_first = absence.end is None and absence.kind != "controlled"
+    return 1 if tried.rows and (absence.kind == "controlled" or is_start_first) else 0
+
+
+_SETTING = (
+    "Correct the setting of broker {broker} that the error names, then start it: it ends there"
+    " each time. Do not go on to the next broker until it is back in every ISR."
+)
+_ERROR = (
+    "Read the first error of each start of broker {broker}, in the evidence: it ends there again"
+    " while its cause lasts."
+)
 
 
 def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Finding]:

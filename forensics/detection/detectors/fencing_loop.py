@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+import pyarrow.compute as pc
+
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.absence_causes import (
@@ -33,6 +35,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     no_quorum, host_wide = no_quorum_absences(context), host_wide_absences(context)
     stalls: Sequence[ProcessStall] | None = None
     for broker in sorted({absence.broker for absence in context.absences}):
+        own = (pc.field("node") == broker_node(broker)) & pc.field("last_ts").is_valid()
+        if not context.tables.count_rows("files", own):
+            # Whether its process hung only its own log tells; flapping-broker says the rest.
+            continue
         fences = [
             absence
             for absence in absences_of(context, broker)
@@ -87,7 +93,7 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
         ],
         why=f"fenced {len(run)} times within {(run[-1].noticed - begin) / SECOND:.0f} s under one"
         f" registration; {limits['cycles']} within {limits['window']} s are a loop",
-        doubts=["Without the broker's own log a quick restart may have been missed."],
+        doubts=["A quick restart may have been missed where the broker's own log has a gap."],
     )
 
 

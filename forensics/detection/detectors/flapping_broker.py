@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, partition_name
 from forensics.detection.shared.absence_causes import (
+    FailedStarts,
     death_reasons,
     departure_kind,
+    failed_starts,
     registration_times,
 )
 from forensics.detection.shared.flapping_brokers import (
@@ -23,6 +25,7 @@ from forensics.detection.shared.flapping_brokers import (
 from forensics.detection.shared.process_end_words import END_WORDS
 from forensics.detection.shared.process_ends import ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
+    ProcessStall,
     find_stalls,
     gc_logs_cover,
     look_at_machine,
@@ -63,6 +66,17 @@ def _absence_finding(
     evidence: list[Mapping[str, Any]] = [place for one in run for place in one.evidence]
     # Those who ran the processes may say why they ended.
     evidence += [row for one in run for row in rows_of(ends_of_absence(context, one)[:1])]
+    tried = [failed_starts(context, one) for one in run]
+    failed = sum(one.failed for one in tried)
+    evidence += [row for one in tried for row in one.rows]
+    starts_text = ""
+    if failed:
+        starts_text = f", and {failed} of {sum(one.starts for one in tried)} starts failed"
+    others = _other_freezes(context, broker, run) if froze else []
+    evidence += [line for stall in others for line in stall.evidence]
+    verb = _VERBS[said]
+    if others:
+        verb = f"froze at least {len(run) + len(others)} times and lost its session"
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
     long = f", down {seconds_text(median, 0)} each (median)" if median is not None else ""
@@ -73,7 +87,7 @@ def _absence_finding(
     return context.finding(
         NAME,
         limits["severity"],
-        f"Broker {broker} {_VERBS[said]} {len(run)} times{long}"
+        f"Broker {broker} {verb} {len(run)} times{starts_text}{long}"
         + ("" if is_back else "; not back before the logs end"),
         begin,
         end,
@@ -88,9 +102,13 @@ def _absence_finding(
             "led_again": len(led_again),
             "how": how,
             "ways": dict(sorted(ways.items())),
-        },
+        }
+        | ({"failed_starts": failed} if failed else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
         + _why_it_ended(context, run)
+        + _why_starts_failed(failed, tried)
+        + (_SHORTER.format(count=quantity(len(others), "more freeze")) if others else "")
+        + (_UNSEEN if froze else "")
         + (f" {moves}." if moved else "")
         + (
             ""
@@ -172,6 +190,42 @@ def _why_it_ended(context: DetectionContext, run: Sequence[Absence]) -> str:
         f" {quantity(times, 'time')} {_ended(reason)[0]}."
         for reason, times in sorted(_reasons(context, run).items())
     )
+
+
+def _other_freezes(
+    context: DetectionContext, broker: int, run: Sequence[Absence]
+) -> list[ProcessStall]:
+    """Return the freezes meanwhile that were too short to lose its session."""
+    begin, end = run[0].begin, run[-1].end or context.logs_end
+    return [
+        stall
+        for stall in find_stalls(context, context.limits["long-pause"]["least"])
+        if stall.node == broker_node(broker)
+        and begin <= stall.begin
+        and stall.end <= end
+        and not any(stall.begin < (one.end or end) and one.begin - _SAME < stall.end for one in run)
+    ]
+
+
+# Two estimates of one freeze lie no further apart.
+_SAME = 2 * SECOND
+_SHORTER = " {count} of some seconds ended before its session did."
+_UNSEEN = " A freeze that is shorter than the session mostly leaves no line: there may be more."
+
+
+def _why_starts_failed(failed: int, tried: Sequence[FailedStarts]) -> str:
+    if not failed:
+        return ""
+    said = sorted({one.reason for one in tried if one.reason})
+    errors = ": " + "; ".join(f'"{text[:_SHOWN]}"' for text in said) if said else ""
+    return (
+        f" {quantity(failed, 'start')} of {sum(one.starts for one in tried)} came to"
+        f" nothing{errors}."
+    )
+
+
+# So much of an error is quoted in a sentence.
+_SHOWN = 200
 
 
 def _isr_finding(context: DetectionContext, dropouts: IsrFlapping) -> Finding:

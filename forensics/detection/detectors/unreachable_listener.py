@@ -14,7 +14,8 @@ from forensics.detection.shared.client_connections import (
     UnreachableAddress,
     find_unreachable_addresses,
 )
-from forensics.detection.shared.event_sessions import find_sessions
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.text_format import join_names
 from forensics.run_output.findings import Finding
 
 NAME = "unreachable-listener"
@@ -27,10 +28,11 @@ _SHOWN = 10
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each address, and for each listener that is not there."""
     addresses = find_unreachable_addresses(context)
-    settings = _read_advertised_listeners(context) if addresses else []
+    has_peers = context.visibility.has_kinds("peer_unreachable")
+    settings = _read_advertised_listeners(context) if addresses or has_peers else []
     for address in addresses:
         yield _client_finding(context, address, settings)
-    yield from _find_unresolved_peers(context)
+    yield from _find_unresolved_peers(context, settings)
     yield from _find_missing_listeners(context)
     yield from _find_unresolved_bootstrap(context)
 
@@ -109,38 +111,66 @@ def _host_and_port(address: str) -> str:
     return f"{quote(host.strip('[]'))} {quote(port)}" if host else quote(address)
 
 
-def _find_unresolved_peers(context: DetectionContext) -> Iterator[Finding]:
+def _find_unresolved_peers(context: DetectionContext, settings: Sequence[Row]) -> Iterator[Finding]:
     """Find nodes that cannot resolve the address of another node of their cluster."""
     if not context.visibility.has_kinds("peer_unreachable"):
         return
     limits = context.limits[NAME]
     gap, least = limits["gap"], limits["least"]
     where = (pc.field("kind") == "peer_unreachable") & (pc.field("error") == _UNKNOWN_HOST)
+    by_address: dict[str, list[EventSession]] = {}
     for session in find_sessions(context, where, ["node", "value"], gap, ["peer"], least):
-        if session.seconds < limits["lasting"]:
-            continue
-        node, address = session.subject
-        host = (address or "").rpartition(":")[0] or address
-        yield context.finding(
-            NAME,
-            limits["servers"],
-            f"{node} cannot resolve {address}, an address of its own cluster",
-            session.begin,
-            session.end,
-            session.first,
-            brokers=[peer for peer in session.values("peer") if peer >= 0],
-            measures=_measures("unresolved", address, session.count, clients=0),
-            explanation="Nodes of the cluster go to each other by the addresses that they give "
-            "out. A name that nobody knows, such as a placeholder left in the settings, cuts them "
-            "off, though every process is well.",
-            actions=[
-                f"On the host of {quote(node)}: getent hosts {quote(host)}",
-                "Set advertised.listeners to a name that every node resolves.",
-            ],
-            why=f"{session.count} failures in {session.seconds:g} s (at least {least}, and for "
-            f"{limits['lasting']} s)",
-            doubts=["The name service of that host may have been out of order."],
-        )
+        if session.seconds >= limits["lasting"]:
+            by_address.setdefault(session.subject[1] or "", []).append(session)
+    for address, found in sorted(by_address.items()):
+        yield _peer_finding(context, address, found, settings)
+
+
+def _peer_finding(
+    context: DetectionContext,
+    address: str,
+    found: Sequence[EventSession],
+    settings: Sequence[Row],
+) -> Finding:
+    limits = context.limits[NAME]
+    nodes = sorted({session.subject[0] or "a node" for session in found})
+    peers = sorted({peer for session in found for peer in session.values("peer") if peer >= 0})
+    named = [row for row in settings if address and address in (row["value"] or "")][:1]
+    host = address.rpartition(":")[0] or address
+    whose = f"the address of broker {peers[0]}" if len(peers) == 1 else "an address of its cluster"
+    broker = f" of broker {peers[0]}" if len(peers) == 1 else ""
+    shown = join_names(nodes[:_SHOWN])
+    return context.finding(
+        NAME,
+        limits["servers"],
+        f"{shown} cannot resolve {address}, {whose}",
+        min(session.begin for session in found),
+        max(session.end for session in found),
+        [*named, *(row for session in found for row in session.first)],
+        brokers=peers,
+        measures=_measures(
+            "unresolved",
+            address,
+            sum(session.count for session in found),
+            clients=0,
+            is_advertised=bool(named),
+        ),
+        explanation="Nodes of the cluster go to each other by the addresses that they give "
+        "out. A name that nobody knows, such as a placeholder left in the settings, cuts them "
+        "off, though every process is well: followers of the partitions that it leads cannot "
+        "fetch, and leave their ISRs.",
+        actions=[
+            f"On the host of {quote(nodes[0])}: getent hosts {quote(host)}",
+            (
+                f"Set advertised.listeners{broker} to a name that every node resolves, and restart"
+                f" {'it' if broker else 'that broker'}: until then it should lead nothing."
+            ),
+        ],
+        why=f"{sum(session.count for session in found)} failures in"
+        f" {max(session.seconds for session in found):g} s (at least {limits['least']}, and for "
+        f"{limits['lasting']} s)",
+        doubts=["The name service of that host may have been out of order."],
+    )
 
 
 def _find_missing_listeners(context: DetectionContext) -> Iterator[Finding]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, once_per_run
 from forensics.detection.shared.process_ends import ends_of_absence
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_id, broker_node
@@ -18,6 +20,7 @@ from forensics.lib.whole_numbers import whole_number
 _DEFAULT_SESSION_S = 9.0
 # In absences of these kinds the process may have lived on.
 _MAY_HAVE_LIVED = ("pause", "fenced", "isolated", "gone", "unknown")
+_STARTING = ("starting", "recovering")
 # Each look into the logs reads the events: only so many groups get one.
 _MAX_LOOKS = 12
 
@@ -179,6 +182,66 @@ def _reason(row: Row) -> str:
     if "OutOfMemoryError" in (row["text"] or ""):
         return "memory"
     return "error" if row["kind"] == "process_failed" and not row["log_dir"] else "disk"
+
+
+@dataclass(frozen=True)
+class FailedStarts:
+    """The starts within one absence: how many there were, and what those logged that failed."""
+
+    starts: int
+    failed: int
+    # the error that ended each of them, where one is logged
+    rows: Sequence[Row]
+
+    @property
+    def reason(self) -> str:
+        """What the last of them said, or nothing."""
+        return self.rows[-1]["detail"] or "" if self.rows else ""
+
+    @property
+    def by_settings(self) -> bool:
+        """Return True if all errors that are logged are about settings."""
+        return bool(self.rows) and all(_is_about_settings(row) for row in self.rows)
+
+
+def _is_about_settings(row: Row) -> bool:
+    # Kafka checks its settings by `require` before anything else.
+    error, detail = row["error"] or "", row["detail"] or ""
+    return error.endswith(".ConfigException") or (
+        error.endswith(".IllegalArgumentException") and detail.startswith("requirement failed")
+    )
+
+
+def failed_starts(context: DetectionContext, absence: Absence) -> FailedStarts:
+    """Look at the starts within an absence: each but the one that ended it came to nothing."""
+    spans = [
+        span
+        for span in context.history.lanes.brokers.get(absence.broker, ())
+        if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
+    ]
+    begins = [span.begin for span in spans if span.state == "starting"]
+    failed = sum(
+        before.state in _STARTING and after.state not in (*_STARTING, "up", "unknown")
+        for before, after in pairwise(spans)
+    )
+    rows: dict[int, Row] = {}
+    for row in _fatal_errors(context) if failed else ():
+        number = sum(begin <= row["at"] for begin in begins)
+        ends = absence.end is None or row["at"] <= absence.end
+        if broker_id(row["node"]) != absence.broker or not number or not ends:
+            continue
+        # The first error of a start that says why.
+        if number not in rows or (row["detail"] and not rows[number]["detail"]):
+            rows[number] = row
+    return FailedStarts(len(begins), failed, [rows[number] for number in sorted(rows)])
+
+
+@once_per_run
+def _fatal_errors(context: DetectionContext) -> list[Row]:
+    columns = [*EVIDENCE_COLUMNS, "kind", "error", "detail"]
+    where = (pc.field("kind") == "process_failed") & pc.field("ts").is_valid()
+    rows = context.rows("events", where, columns)
+    return sorted(rows, key=lambda row: (row["at"], row["file"], row["line"]))
 
 
 @once_per_run

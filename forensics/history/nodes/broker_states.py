@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from typing import Any, TypedDict, TypeVar
 
 from forensics.lib.time_units import SECOND
@@ -42,6 +43,8 @@ _LISTED = ("broker_registered", "brokers_changed", "brokers_found")
 LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
 # A broker that has just started may be missing in a list that is logged a little later.
 _SETTLED = 10 * SECOND
+# A start that fails is written down as one that is done, and at once as one that failed.
+_FAILING = SECOND // 2
 
 Event = Mapping[str, Any]
 T = TypeVar("T")
@@ -86,6 +89,8 @@ class Absence:
     evidence: tuple[EvidenceRow, ...]
     # between which moments it began, where its beginning is an estimate
     begin_bracket: tuple[int, int] | None = None
+    # whether it was started meanwhile and died before it was up
+    start_failed: bool = False
 
     @property
     def fencing(self) -> EvidenceRow | None:
@@ -145,10 +150,13 @@ def find_cluster_absences(
     for run, back in split_absences(spans, lambda span: span.state):
         end = back.begin if back else None
         lines = {(line["file"], line["line"]): line for span in run for line in span.evidence}
-        kind = _absence_kind({span.state for span in run}, end, has_own_log=has_own_log)
+        states = [span.state for span in run]
+        kind = _absence_kind(states, end, has_own_log=has_own_log)
         first = run[0]
+        died = any(a in _BEGINNING and b == "crashed" for a, b in pairwise(states))
+        bracket = first.begin_bracket
         absences.append(
-            Absence(broker, kind, first.begin, end, tuple(lines.values()), first.begin_bracket)
+            Absence(broker, kind, first.begin, end, tuple(lines.values()), bracket, died)
         )
     return absences
 
@@ -183,8 +191,18 @@ class _BrokerLane:
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
+            if what == "failed" and self._is_starting_still(event):
+                # Kafka writes that a broker has started before it ends a start that failed.
+                self.spans.pop()
+                self.spans[-1].end, now = None, self.spans[-1].state
             died = what == "failed" and now != "stopping"
             self._enter("crashed" if died else "stopped", event, what if died else None)
+
+    def _is_starting_still(self, event: Event) -> bool:
+        """Return True if a broker was up for no longer than it takes to write that it is not."""
+        states = [span.state for span in self.spans[-2:]]
+        is_new = len(states) > 1 and states[0] in _BEGINNING and states[1] == "up"
+        return is_new and event["at"] - self.spans[-1].begin <= _FAILING
 
     def _start(self, now: str, event: Event, last_line: Event | None) -> None:
         """Begin a start; a process that did not log that it stops was killed before."""
@@ -242,18 +260,20 @@ def _missing_from(event: Event, lanes: Mapping[int, _BrokerLane]) -> Iterable[tu
                 yield broker, "fenced"
 
 
-def _absence_kind(states: set[str], end: int | None, *, has_own_log: bool) -> str:
+def _absence_kind(states: Sequence[str], end: int | None, *, has_own_log: bool) -> str:
+    before_start = list(takewhile(lambda state: state not in _BEGINNING, states))
+    # How it went is what counts, not how its next starts failed.
+    if before_start and before_start[-1] == "stopped" and before_start[0] in SHUTDOWN_STATES:
+        return "controlled"
     if "crashed" in states:
         return "crash"
-    if states & SHUTDOWN_STATES:
+    if not SHUTDOWN_STATES.isdisjoint(states):
         return "controlled"
     if "isolated" in states:
         return "isolated"
     if "starting" in states or not has_own_log:
         return "unknown"
-    if end is None:
-        return "gone"
-    return "pause" if "paused" in states else "fenced"
+    return "gone" if end is None else "pause" if "paused" in states else "fenced"
 
 
 def evidence_of(event: Event, what: str | None = None) -> EvidenceRow:

@@ -66,6 +66,8 @@ class LeaderChange:
     last_leader: int | None = None
     # whether the controller logged that no member of the ISR was alive
     chosen_outside_isr: bool = False
+    # whether the cluster keeps eligible leader replicas; None if nothing tells
+    keeps_elr: bool | None = False
 
     @property
     def keeps_leader(self) -> bool:
@@ -127,8 +129,10 @@ def is_clean_election(change: LeaderChange) -> bool | None:
         return None if change.kraft else _is_clean_after_none(change)
     if change.new in (change.elr or ()):
         return True
+    # Brokers do not log who is eligible: whoever left an ISR that fell below its minimum is.
+    is_hidden = change.elr is None and change.keeps_elr is not False
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
-    return None if change.kraft and not change.old_isr else False
+    return None if change.kraft and (is_hidden or not change.old_isr) else False
 
 
 def classify_election(
@@ -231,9 +235,13 @@ def _is_reassigned_away(change: LeaderChange, departure: str | None, hints: Hint
         return False
     before = (hints[n] for n in range(_index_at(hints, change.at + _HINT_NEAR) - 1, -1, -1))
     last = next((hint for hint in before if hint.kind.startswith("reassign")), None)
-    if last is None or last.kind == "reassignment_done" or last.replicas is None:
+    if last is None:
         return False
-    return change.old not in last.replicas
+    if last.kind == "reassignment_done":
+        # The leader itself reports who is in sync; that it was the last step moves it away.
+        is_near = abs(last.at - change.at) <= _HINT_NEAR
+        return is_near and last.leader == change.old and change.old not in (change.new_isr or ())
+    return last.replicas is not None and change.old not in last.replicas
 
 
 def _index_at(hints: Hints, at: int) -> int:

@@ -256,6 +256,7 @@ def _leader_change(
         kraft=context.kraft,
         is_adjacent=before is not None,
         departure_logged=context.observers.explains_departure(old, epoch.at, absences),
+        keeps_elr=context.elr,
     )
 
 

@@ -168,7 +168,8 @@ def _is_planned(outage: _Outage, absences: Sequence[Absence]) -> bool:
         return bool(replicas)
     window = (outage.begin, outage.end)
     near = [one for one in stops if one.begin < outage.end and (one.end or _OPEN) > outage.begin]
-    if not near:
+    # Nobody plans that a broker does not come up again.
+    if not near or any(one.start_failed for one in near):
         return False
     for replica in replicas:
         away = (

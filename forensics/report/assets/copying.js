@@ -129,6 +129,7 @@ globalThis.copying = (() => {
   }
   for (const one of document.querySelectorAll("table[data-copy]")) {
     const made = button("Copy as Markdown table", () => table(one), one.dataset.copy);
+    made.classList.add("of-table");
     one.closest(".scroll").before(made);
   }
   const tools = document.getElementById("report-tools");

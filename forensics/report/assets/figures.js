@@ -32,16 +32,14 @@ globalThis.figures = (() => {
     })();
     return library;
   };
-  // Who prints a page as soon as it is there does not wait for the library.
-  const loadNow = () => {
-    if (!globalThis.Plotly && !kept.dataset.file) run(globalThis.unpacking.now(kept.textContent));
-  };
 
-  const PAPER = { "--text": "#000", "--grid": "#ddd", "--line": "#bbb", "--ground": "#fff" };
+  // Figures carry data; light or dark is the reader's, so it is set here. Paper is light.
+  const styles = getComputedStyle(document.documentElement);
   const colour = (name, paper) =>
-    paper ? PAPER[name] : getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    ((paper && styles.getPropertyValue(`${name}-on-paper`)) || styles.getPropertyValue(name)).trim();
+  const parsed = (block, paper) =>
+    JSON.parse(block.textContent.replace(/var\((--[a-z-]+)\)/g, (_, name) => colour(name, paper)));
 
-  // Figures carry data; light or dark is the reader's, so it is set here.
   const theme = (layout, paper) => {
     const set = { "font.color": colour("--text", paper) };
     for (const key of Object.keys(layout).filter((name) => /^[xy]axis\d*$/.test(name))) {
@@ -98,13 +96,61 @@ globalThis.figures = (() => {
       if (id) globalThis.addresses.go(id.slice(1));
     });
 
-  // Words that do not fit are made small; too small to read, they are only dirt.
+  // The words of a bar stand where its part begins that is in sight. Words that do not fit are made
+  // small; too small to read, they are only dirt.
   const tidy = (box) => {
+    const edge = box._fullLayout.xaxis._length;
+    const places = [];
     for (const text of box.querySelectorAll(".bartext")) {
-      const scale = /scale\(([\d.e-]+)/.exec(text.getAttribute("transform"));
-      text.style.visibility = scale && Number(scale[1]) < 0.75 ? "hidden" : "visible";
+      const bar = text.parentNode.querySelector("path").getBBox();
+      const words = text.getBBox();
+      const left = Math.max(bar.x, 0) + 3;
+      const scale = Math.min(1, (Math.min(bar.x + bar.width, edge) - 3 - left) / words.width);
+      const middle = bar.y + bar.height / 2 - scale * (words.y + words.height / 2);
+      places.push([text, scale, left - scale * words.x, middle]);
+    }
+    for (const [text, scale, x, y] of places) {
+      text.style.visibility = scale < 0.75 ? "hidden" : "visible";
+      if (scale >= 0.75) text.setAttribute("transform", `translate(${x},${y}) scale(${scale})`);
     }
   };
+
+  // While a figure with its axis on top is scrolled through, the times stay in sight above it.
+  const axes = new Map();
+  const placeAxis = (box) => {
+    const axis = axes.get(box);
+    const frame = box.getBoundingClientRect();
+    const ticks = [...box.querySelectorAll(".xtick text")];
+    const is = ticks.length && ticks[0].getBoundingClientRect().bottom < 0 && frame.bottom > 120;
+    axis.hidden = !is;
+    if (!is) return;
+    const from = axis.getBoundingClientRect();
+    axis.replaceChildren(
+      ...ticks.map((tick) => {
+        const mark = document.createElement("span");
+        const place = tick.getBoundingClientRect();
+        mark.textContent = (tick.querySelector("tspan") ?? tick).textContent;
+        mark.style.left = `${(place.left + place.right) / 2 - from.left}px`;
+        return mark;
+      }),
+    );
+  };
+  const stick = (box) => {
+    if (box.layout.xaxis.side !== "top") return;
+    if (!axes.has(box)) {
+      const axis = document.createElement("div");
+      const holder = document.createElement("div");
+      axis.className = "axis";
+      axis.hidden = true;
+      holder.className = "axis-place";
+      holder.setAttribute("aria-hidden", "true");
+      holder.append(axis);
+      box.closest(".scroll").before(holder);
+      axes.set(box, axis);
+    }
+    placeAxis(box);
+  };
+  addEventListener("scroll", () => axes.forEach((_, box) => placeAxis(box)), { capture: true, passive: true });
 
   // A cell holds a code; what it stands for is said in words when somebody points at it.
   const KINDS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
@@ -119,28 +165,30 @@ globalThis.figures = (() => {
   };
 
   const plot = (box, block, paper = false, more = {}) => {
-    const { data, layout, config } = JSON.parse(block.textContent);
+    const { data, layout, config } = parsed(block, paper);
     data.forEach(word);
     box.replaceChildren();
     const set = apply(layout, { ...theme(layout, paper), ...more });
     const done = Plotly.newPlot(box, data, set, config);
-    box.on("plotly_afterplot", () => tidy(box));
-    tidy(box);
+    const after = () => {
+      tidy(box);
+      if (!paper) stick(box);
+    };
+    box.on("plotly_afterplot", after);
+    after();
     label(box);
     follow(box);
     return done;
   };
 
   const begin = async (block, box) => {
-    const before = [...box.childNodes];
     try {
       await load();
       await plot(box, block);
     } catch (error) {
       const words = document.createElement("p");
       words.textContent = `This figure could not be drawn: ${error.message}`;
-      // What was drawn without a script says more than nothing.
-      box.replaceChildren(words, ...before);
+      box.replaceChildren(words);
     }
   };
 
@@ -179,7 +227,7 @@ globalThis.figures = (() => {
   addEventListener("load", () => setTimeout(prepare, 500));
 
   const repaint = () => {
-    for (const box of drawn) if (box.layout) Plotly.relayout(box, theme(box.layout, false));
+    for (const block of blocks) if (boxOf(block).layout) again(boxOf(block), block, false, {});
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
@@ -239,11 +287,15 @@ globalThis.figures = (() => {
       again(box, block, false, {});
     }
   };
+  // The page of one run is printed short, with the timeline that needs no script, but for those who
+  // ask for all of it.
+  const isShort = () => document.querySelector(".unprinted") && !document.querySelector(".print-all");
+  let onPaper = false;
   addEventListener("beforeprint", () => {
-    loadNow();
-    if (globalThis.Plotly) toPaper();
+    onPaper = Boolean(globalThis.Plotly) && !isShort();
+    if (onPaper) toPaper();
   });
-  addEventListener("afterprint", () => globalThis.Plotly && toScreen());
+  addEventListener("afterprint", () => onPaper && toScreen());
 
   // Show a stretch of time on every figure that has time on its first axis.
   // A number would be shown by the reader's own clock; a text is shown as it stands.
@@ -258,5 +310,8 @@ globalThis.figures = (() => {
       }
     }
   };
-  return { draw, zoom };
+  const drawAll = async () => {
+    for (const block of blocks) await draw(block);
+  };
+  return { draw, drawAll, zoom };
 })();

@@ -2,14 +2,26 @@
 // Addresses within the page: #F-3f2a91c0, #p/orders/17, #b/3, #t/2026-03-01T14:02:11Z..14:09:40Z,
 // #q/words of the filter, and any of them together with & between them.
 globalThis.addresses = (() => {
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    for (const box of opened) box.open = true;
-  });
-  addEventListener("afterprint", () => {
-    for (const box of opened) box.open = false;
-  });
+  // On paper stands what answers; all that is folded is printed when somebody asks for it.
+  const foot = document.querySelector(".unprinted") && document.querySelector("footer");
+  if (foot) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.id = "print-all";
+    made.textContent = "Print everything";
+    made.addEventListener("click", async () => {
+      const folded = [...document.querySelectorAll("details:not([open])")];
+      for (const box of folded) box.open = true;
+      document.documentElement.classList.add("print-all");
+      await globalThis.figures.drawAll();
+      addEventListener("afterprint", () => {
+        document.documentElement.classList.remove("print-all");
+        for (const box of folded) box.open = false;
+      }, { once: true });
+      print();
+    });
+    foot.append(made);
+  }
 
   const decoded = (text) => {
     try {

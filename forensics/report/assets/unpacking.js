@@ -2,10 +2,10 @@
 // What the page holds packed: the library of its figures, and findings.json where it is long.
 globalThis.unpacking = (() => {
   const bytesOf = (packed) => Uint8Array.from(atob(packed), (mark) => mark.charCodeAt(0));
-  // At once, for those who cannot wait.
-  const now = (packed) => new TextDecoder().decode(globalThis.inflating(bytesOf(packed)));
   const text = async (packed) => {
-    if (!globalThis.DecompressionStream) return now(packed);
+    if (!globalThis.DecompressionStream) {
+      throw new Error("that takes Chrome or Edge 80, Firefox 113, Safari 16.4, or a newer one");
+    }
     const plain = new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(plain).text();
   };
@@ -20,5 +20,5 @@ globalThis.unpacking = (() => {
       const number = mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
       return `⟨U+${number}⟩`;
     });
-  return { findings, isWhole: Boolean(whole), now, text, visible };
+  return { findings, isWhole: Boolean(whole), text, visible };
 })();

@@ -18,6 +18,8 @@ from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
 StreamEvent = dict[str, Any]
 # Rows that are sorted in memory; more go to temporary files.
 MAX_ROWS_IN_MEMORY = 200_000
+# Later than any time.
+NO_TIME = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ EVENT_TABLE = Source("events", EVENTS.names, _describe_event, "ts")
 
 
 def stream_events(run: RunOutput, *, events: bool = False) -> Iterator[StreamEvent]:
-    """Yield every finding and every change of state by corrected time; rows without a time first.
+    """Yield every finding and every change of state by corrected time; rows without a time last.
 
     Times are milliseconds of UTC. `events` adds every line that was read as an event.
     """
@@ -136,7 +138,7 @@ def _sort_by_time(rows: Iterator[StreamEvent]) -> Iterator[StreamEvent]:
         chunks: list[Iterator[tuple[int, str]]] = []
         held: list[tuple[int, str]] = []
         for row in rows:
-            held.append((-1 if row["time"] is None else row["time"], json.dumps(row)))
+            held.append((NO_TIME if row["time"] is None else row["time"], json.dumps(row)))
             if len(held) == MAX_ROWS_IN_MEMORY:
                 file = stack.enter_context(tempfile.TemporaryFile("w+", encoding="ascii"))
                 chunks.append(_spill(file, held))

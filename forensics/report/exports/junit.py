@@ -56,8 +56,7 @@ class _Case:
 
 def _verdict(run: RunOutput) -> _Case:
     verdict = str(run.document.get("verdict"))
-    # The findings of an incident are failures themselves: do not count it twice.
-    kind = "passed" if verdict in ("clear", "incident") else "error"
+    kind = {"clear": "passed", "incident": "failure"}.get(verdict, "error")
     return _Case("verdict", "verdict", kind, verdict_sentence(run), verdict)
 
 

@@ -1,4 +1,4 @@
-"""A summary for a ticket: verdict, findings, data loss, and what could not be seen.
+"""A ticket: what, why, impact, what to do, what happened when, data loss and evidence.
 
 Names and sentences are escaped, lines of logs stand in fences: no text of a log can make a link, a
 mention or a heading, or close a fence, in the Markdown of GitHub, GitLab and their like.
@@ -9,11 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forensics.lib.text_format import count, detector_label, join_names, span_text
+from forensics.lib.text_format import count, detector_label, join_names, span_text, time_text
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses
-from forensics.report.headline import verdict_sentence
+from forensics.report.headline import headline, loss_sentence, verdict_sentence
+from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.incident_story import build_story
+from forensics.report.routine import merge_routine
+from forensics.report.summary import SummaryLine, explain_why, list_impact
+from forensics.report.summary_actions import list_actions, list_unknown
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
@@ -24,6 +29,8 @@ FIRST = re.compile(r"^(\d+)?(?=[-+=#.)])")
 # An invisible character that keeps `@team` and `#17` from becoming a mention or a reference.
 JOINER = "\u2060"
 MAX_QUOTES, MAX_ROWS, MAX_NAMES = 3, 50, 8
+# Of a ticket that is not full.
+MAX_FINDINGS, MAX_LINES, MAX_LINE, MAX_ROUTINE, MAX_BLIND = 4, 1, 400, 4, 4
 
 
 def escape(text: str) -> str:
@@ -38,15 +45,16 @@ def escape(text: str) -> str:
     return FIRST.sub(lambda mark: f"{mark[0]}\\", line, count=1)
 
 
-def code_span(text: str) -> str:
-    """Render a name as code, between more backticks than it holds.
+def code_span(text: str, *, is_cell: bool = False) -> str:
+    """Render a name as code, between more backticks than it holds; in a table bars are escaped.
 
     >>> code_span("a`b")
     '`` a`b ``'
     """
     line = " ".join(visible(text).split()) or " "
     pad, ticks = " " if "`" in line else "", "`" * (_most_backticks([line]) + 1)
-    return f"{ticks}{pad}{line}{pad}{ticks}".replace("|", "\\|")
+    span = f"{ticks}{pad}{line}{pad}{ticks}"
+    return span.replace("|", "\\|") if is_cell else span
 
 
 def fenced_block(lines: Sequence[str]) -> str:
@@ -60,22 +68,110 @@ def _most_backticks(lines: Sequence[str]) -> int:
     return max((len(ticks) for line in lines for ticks in re.findall("`+", line)), default=0)
 
 
-def write(run: RunOutput, _events: bool) -> Iterator[str]:
-    """Write the summary."""
-    yield "# Kafka incident postmortem\n\n"
-    yield f"**{escape(verdict_sentence(run))}**\n\n"
-    quiet = [finding for finding in run.findings if not finding.is_incident]
-    for number, finding in enumerate(run.incidents, 1):
-        yield from _finding(number, finding)
+def write(run: RunOutput, full: bool) -> Iterator[str]:
+    """Write the ticket: the answers and what supports them; if `full`, every finding at length."""
+    yield f"# {escape(headline(run))}\n\n"
+    yield f"**{escape(_when(run))}**\n\n"
+    if run.incidents:
+        yield from _section("Why", explain_why(run))
+        yield from _section("Impact", list_impact(run))
+        yield from _section("To do", list_actions(run), "- [ ] ")
+    yield from _section("Not known", list_unknown(run))
+    yield from _story(run)
     yield from _data_loss(run)
-    if quiet:
-        yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
-        for finding in quiet[:MAX_ROWS]:
-            yield f"- {code_span(finding.id)} {escape(finding.severity)}: {escape(finding.title)}\n"
-        yield _more(len(quiet) - MAX_ROWS, "finding")
-    yield from _blind_spots(run)
+    quiet = [finding for finding in run.findings if not finding.is_incident]
+    if full:
+        for number, finding in enumerate(run.incidents, 1):
+            yield from _finding(number, finding)
+        yield from _list_quiet(quiet)
+    else:
+        yield from _evidence(run.incidents)
+        yield from _routine(run, quiet)
+    yield from _blind_spots(run, MAX_ROWS if full else MAX_BLIND)
     schema = run.document.get("schema", "not known")
     yield f"All times are {current_zone().label}. Written from findings.json, schema {schema}.\n"
+
+
+def _when(run: RunOutput) -> str:
+    span = incident_span(run)
+    if not run.incidents or span is None or (run.document.get("quality") or {}).get("closed"):
+        return verdict_sentence(run)
+    sure = f"Confidence: {run.incidents[0].confidence}."
+    return f"{describe_span(run, span)}. {loss_sentence(run)} {sure}"
+
+
+def _section(title: str, lines: Sequence[SummaryLine], mark: str = "- ") -> Iterator[str]:
+    if lines:
+        yield f"## {title}\n\n"
+        yield from (f"{mark}{_inline(line.text)}\n" for line in lines)
+        yield "\n"
+
+
+def _inline(text: str) -> str:
+    """Render a sentence in which commands and names stand between backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0 or "``" in text:
+        # A name with backticks in it: nobody can say which are ours.
+        return escape(text)
+    shown = []
+    for at, part in enumerate(parts):
+        begin, end = " " * part[:1].isspace(), " " * part[-1:].isspace()
+        shown.append(code_span(part) if at % 2 else f"{begin}{escape(part)}{end}")
+    return "".join(shown).strip()
+
+
+def _story(run: RunOutput) -> Iterator[str]:
+    """Write what happened in the order of time."""
+    rows, left = build_story(run) if run.incidents else ([], 0)
+    if not rows:
+        return
+    yield "## What happened\n\n"
+    told = set()
+    for row in sorted(rows, key=lambda row: row.at):
+        is_end = row.group == "recovery" and row.subject.lower() not in row.text.lower()
+        text = f"{row.text.rstrip('.')} ({row.subject})" if is_end else row.text
+        if text not in told:
+            told.add(text)
+            yield f"- {time_text(row.at, exact=True)[11:]} {escape(text)}\n"
+    yield "\n" + _more(left, "thing")
+
+
+def _evidence(findings: Sequence[SavedFinding]) -> Iterator[str]:
+    """Quote the first lines that each finding rests on."""
+    if not findings:
+        return
+    yield "## Evidence\n\n"
+    for finding in findings[:MAX_FINDINGS]:
+        yield f"- {code_span(finding.id)} {escape(finding.severity)}: "
+        yield f"{escape(finding.title or detector_label(finding.detector))}\n"
+    quotes = [
+        f"{finding.id} {line.file}:{line.line}  {line.text}"[:MAX_LINE]
+        for finding in findings[:MAX_FINDINGS]
+        for line in finding.evidence[:MAX_LINES]
+    ]
+    yield f"\n{fenced_block(quotes)}\n\n" if quotes else "\n"
+    yield _more(len(findings) - MAX_FINDINGS, "finding")
+
+
+def _routine(run: RunOutput, quiet: Sequence[SavedFinding]) -> Iterator[str]:
+    """Write findings of level low and info, those of one kind in one line."""
+    if not quiet:
+        return
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    lines = merge_routine(run, quiet)
+    for line in lines[:MAX_ROUTINE]:
+        ids = join_names([code_span(one.id) for one in line.findings], 3)
+        yield f"- {escape(line.text)} ({ids})\n"
+    yield "\n" + _more(len(lines) - MAX_ROUTINE, "kind")
+
+
+def _list_quiet(quiet: Sequence[SavedFinding]) -> Iterator[str]:
+    if not quiet:
+        return
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    for finding in quiet[:MAX_ROWS]:
+        yield f"- {code_span(finding.id)} {escape(finding.severity)}: {escape(finding.title)}\n"
+    yield _more(len(quiet) - MAX_ROWS, "finding")
 
 
 def _finding(number: int, finding: SavedFinding) -> Iterator[str]:
@@ -115,7 +211,7 @@ def _data_loss(run: RunOutput) -> Iterator[str]:
     for _, row in rows[:MAX_ROWS]:
         ids = (row.leader_epoch, row.leader, row.previous_leader)
         bounds = (row.lost_records_min, row.lost_records_max)
-        cells = [code_span(row.partition)]
+        cells = [code_span(row.partition, is_cell=True)]
         cells += [_cell(value, "not known") for value in ids]
         cells += [_cell(value, "not bounded") for value in bounds]
         yield f"| {' | '.join(cells)} |\n"
@@ -126,7 +222,7 @@ def _cell(value: object, missing: str) -> str:
     return missing if value is None else escape(str(value))
 
 
-def _blind_spots(run: RunOutput) -> Iterator[str]:
+def _blind_spots(run: RunOutput, most: int) -> Iterator[str]:
     """Name the detectors that could not be evaluated, and the files that could not be read."""
     lines = [
         f"{escape(str(outcome.get('detector')))}: {escape('; '.join(map(str, reasons)))}"
@@ -142,9 +238,9 @@ def _blind_spots(run: RunOutput) -> Iterator[str]:
     if not lines:
         return
     yield "## What could not be seen\n\n"
-    yield from (f"- {line}\n" for line in lines[:MAX_ROWS])
-    yield "\n" + _more(len(lines) - MAX_ROWS, "thing")
+    yield from (f"- {line}\n" for line in lines[:most])
+    yield "\n" + _more(len(lines) - most, "thing")
 
 
 def _more(left: int, noun: str) -> str:
-    return f"And {count(left, noun)} more in findings.json.\n\n" if left > 0 else "\n"
+    return f"And {count(left, noun)} more in findings.json.\n\n" if left > 0 else ""

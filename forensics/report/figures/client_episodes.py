@@ -96,7 +96,7 @@ def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span
         )
         bars.append((start, end, shown(name), "", hover))
     fill = theme.VERDICT.get(verdict, theme.HATCH)
-    trace = plotly_sheet.bar_trace(bars, view, [fill] * len(bars), name=shown(verdict))
+    trace = plotly_sheet.bar_trace(bars, [fill] * len(bars), name=shown(verdict))
     # A short episode is a line, not nothing.
     trace.marker.line = {"width": 3, "color": fill}
     return trace

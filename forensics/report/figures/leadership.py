@@ -23,7 +23,7 @@ MAX_ROWS, MAX_BARS, MAX_ISR_BARS = 200, 1200, 500
 LEADER_BAR: Figure = {"width": 0.64, "offset": -0.2}
 ISR_BAR: Figure = {"width": 0.14, "offset": -0.4}
 # By how many replicas are missing.
-ISR_COLOURS = ("#4b5a68", theme.BAD, "#7d63b5", theme.WORST)
+ISR_COLOURS = ("#66788a", theme.BAD, "#7d63b5", theme.WORST)
 Epoch = tuple[PartitionGroup, LeaderInterval]
 
 
@@ -43,14 +43,14 @@ def draw_leaders(
     findings: Iterable[SavedFinding] = (), holes: plotly_sheet.Holes = (),
 ) -> Figure:  # fmt: skip
     """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
-    sheet = Sheet([("", ROW_HEIGHT * len(rows))], view)
+    sheet = Sheet([("", ROW_HEIGHT * len(rows))], view, axis_on_top=True)
     epochs = [(row, epoch) for row in rows for epoch in row.leader_epochs]
     leaders = {epoch.leader for _, epoch in epochs}
     for leader in sorted(leaders, key=lambda n: (n is None, n == -1, n or 0)):
-        sheet.add_trace(_leader_trace([pair for pair in epochs if pair[1].leader == leader], view))
+        sheet.add_trace(_leader_trace([pair for pair in epochs if pair[1].leader == leader]))
     if gaps := list(_find_gaps(rows, window)) if window else []:
-        sheet.add_trace(_gap_trace(gaps, view))
-    for trace in _isr_traces(rows, view):
+        sheet.add_trace(_gap_trace(gaps))
+    for trace in _isr_traces(rows):
         sheet.add_trace(trace)
     if unclean := [pair for pair in epochs if pair[1].unclean]:
         sheet.add_trace(_unclean_trace(unclean))
@@ -60,13 +60,13 @@ def draw_leaders(
     return sheet.build(findings, holes, barmode="overlay", showlegend=True, meta=meta)
 
 
-def _leader_trace(epochs: Sequence[Epoch], view: Span) -> go.Bar:
+def _leader_trace(epochs: Sequence[Epoch]) -> go.Bar:
     leader = epochs[0][1].leader
     name, fill, pattern = f"broker {leader}", "", ""
     if leader is None:
         name, (fill, pattern) = "leader not known", theme.STATE["unknown"]
     elif leader == -1:
-        name, fill, pattern = "no leader", theme.DARK, "\\"
+        name, fill, pattern = "no leader", theme.NONE, "\\"
     bars = [
         (epoch.start, epoch.end, shown(row.label), plotly_sheet.leader_label(epoch),
          plotly_sheet.leader_hover(row, epoch, name))
@@ -76,14 +76,14 @@ def _leader_trace(epochs: Sequence[Epoch], view: Span) -> go.Bar:
     if fill in theme.GREYS:
         # The eye does not tell greys apart: in the legend they are one.
         name = "other brokers"
-    return _bar_trace(bars, view, fill, pattern, name=name, legendgroup=name, **LEADER_BAR)
+    return _bar_trace(bars, fill, pattern, name=name, legendgroup=name, **LEADER_BAR)
 
 
 def _bar_trace(
-    bars: Sequence[tuple[int, int, str, str, str]], view: Span, fill: str, pattern: str = "",
+    bars: Sequence[tuple[int, int, str, str, str]], fill: str, pattern: str = "",
     **more: object,
 ) -> go.Bar:  # fmt: skip
-    return plotly_sheet.bar_trace(bars, view, [fill] * len(bars), pattern, **more)
+    return plotly_sheet.bar_trace(bars, [fill] * len(bars), pattern, **more)
 
 
 def _find_gaps(
@@ -99,17 +99,17 @@ def _find_gaps(
     return islice(gaps, MAX_BARS // 2)
 
 
-def _gap_trace(gaps: Sequence[tuple[PartitionGroup, Span]], view: Span) -> go.Bar:
+def _gap_trace(gaps: Sequence[tuple[PartitionGroup, Span]]) -> go.Bar:
     name, (fill, pattern) = "leader not known", theme.STATE["unknown"]
     bars = [
         (start, end, shown(row.label), "",
          f"{shown(row.label)}: {name}<br>{time_text(start)} for {duration(end - start)}")
         for row, (start, end) in gaps
     ]  # fmt: skip
-    return _bar_trace(bars, view, fill, pattern, name=name, legendgroup=name, **LEADER_BAR)
+    return _bar_trace(bars, fill, pattern, name=name, legendgroup=name, **LEADER_BAR)
 
 
-def _isr_traces(rows: Sequence[PartitionGroup], view: Span) -> Iterator[go.Bar]:
+def _isr_traces(rows: Sequence[PartitionGroup]) -> Iterator[go.Bar]:
     """Draw a thin bar below each leader's: how many replicas are missing from the ISR."""
     states = [(row, state) for row in rows for state in row.isr_states if state.isr is not None]
     # Where there are too many, what is whole is left out first: blank then means whole.
@@ -120,7 +120,7 @@ def _isr_traces(rows: Sequence[PartitionGroup], view: Span) -> Iterator[go.Bar]:
                 for row, state in kept if _missing(state) == missing]  # fmt: skip
         more = " or more" if missing == 3 else ""
         name = f"{missing}{more} out of sync" if missing else "ISR whole"
-        yield _bar_trace(bars, view, ISR_COLOURS[missing], name=name, **ISR_BAR)
+        yield _bar_trace(bars, ISR_COLOURS[missing], name=name, **ISR_BAR)
 
 
 def _missing(state: IsrState) -> int:

@@ -19,8 +19,8 @@ MAX_HEIGHT = 420
 MAX_LOGS, CELLS, MAX_ROWS = 200, 400, 200
 LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
 LOOKS = {
-    LINES: ("#33658a", "lines"), SILENT: ("#e0b34a", "silent"),
-    LACKING: ("rgba(128,136,145,0.25)", "no file"), DOWN: (theme.DARK, "the process was away"),
+    LINES: ("var(--solid)", "lines"), SILENT: ("var(--silent)", "silent"),
+    LACKING: (theme.LACKING, "no file"), DOWN: (theme.NONE, "the process was away"),
 }  # fmt: skip
 
 

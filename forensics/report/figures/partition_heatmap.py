@@ -13,9 +13,9 @@ from forensics.report.plotly_sheet import Sheet, Span
 from forensics.report.time_bins import BELOW_MIN_ISR, NOT_KNOWN, Grid, Ints
 from forensics.run_output.reader import RunOutput
 
-# Half transparent, so that they are quiet on white and on black.
-SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", "rgba(128,136,145,0.45)"
-IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", "#543a91")
+# What is half transparent is quiet on white and on black: nothing is wrong there.
+SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", theme.LACKING
+IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", theme.WORST)
 BELOW = theme.WORSE
 MAX_NAMES, MAX_ROWS = 30, 100
 Legend = list[tuple[str, str]]
@@ -48,7 +48,7 @@ def leaders_legend(grid: Grid) -> Legend:
 
 def leader_colours(grid: Grid) -> dict[int, str]:
     """Return the colour of each code of a leader."""
-    known = {-1: theme.DARK, -2: BLANK, time_bins.SEVERAL: SEVERAL, time_bins.MANY: MANY}
+    known = {-1: theme.NONE, -2: BLANK, time_bins.SEVERAL: SEVERAL, time_bins.MANY: MANY}
     codes = (int(code) for code in np.unique(grid.leaders))
     return {code: known.get(code) or theme.broker_colour(code) for code in codes}
 

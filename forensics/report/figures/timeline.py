@@ -25,9 +25,7 @@ from forensics.report.time_bins import Ints, Volume
 
 # In pixels: the range slider itself, and the margin below it, to which Plotly adds the slider, the
 # words of the axis above it and the title below it.
-SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 24, 76
-# Room above the rows for the axis: a time, and the day below it.
-TOP_AXIS = 62
+SLIDER_HEIGHT, SLIDER_MARGIN, SLIDER_FOOT = 34, 28, 76
 # Of the height: Plotly takes a lower row for none.
 MIN_DOMAIN = 0.0003
 # Many brokers get less room each: what they went through is seen all the same.
@@ -36,6 +34,8 @@ MAX_SILENCES = 40
 # Sizes in pixels of an SVG as wide as the text; the browser makes it fit.
 SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
 MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
+# The class of letters by their colour.
+LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground"}
 
 
 def draw_timeline(data: TimelineData) -> Figure:
@@ -44,7 +44,7 @@ def draw_timeline(data: TimelineData) -> Figure:
     for title, lane in lane_rows(data):
         names = len({interval.name for interval in lane})
         height = (WIDE_LANE if names <= MANY_LANES else NARROW_LANE) * names + 6
-        draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane, view=data.view)
+        draw_lanes = partial(plotly_sheet.draw_lanes, lanes=lane)
         rows.append((title, height, draw_lanes))
     if data.findings:
         height = 12 + 26 * (1 + max(plotly_sheet.flag_rows(data)))
@@ -81,7 +81,7 @@ def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
     shown_states = {lane.state for _, lanes in lane_rows(data) for lane in lanes}
     legend = []
     for state, (fill, pattern) in theme.STATE.items():
-        if state in shown_states and fill:
+        if state in shown_states and fill and state != "no leader":
             lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", state))
             legend.append((fill, lines, words))
     return legend
@@ -90,6 +90,9 @@ def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
 def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
     """Return the colours that no word on the figure explains, with what they stand for."""
     legend = partition_heatmap.leaders_legend(data.grid) if data.grid is not None else []
+    no_leader = (theme.NONE, "no leader")
+    if no_leader not in legend and any(lane.state == "no leader" for lane in data.partitions):
+        legend.append(no_leader)
     debts = [name for name, points in data.debt.items() if any(level for _, level in points)]
     legend += [(theme.DEBT[name], f"partitions {name}") for name in debts]
     errors = data.volume.errors if data.volume else ()
@@ -214,8 +217,8 @@ def add_range_slider(sheet: Sheet, volume: Volume) -> Figure:
     above = {key: value for key, value in axis.items() if key != "title"}
     return {
         "xaxis": above, "xaxis2": below,
-        "height": sheet.height + TOP_AXIS + SLIDER_MARGIN + SLIDER_FOOT,
-        "margin": {"l": 8, "r": 12, "t": TOP_AXIS, "b": SLIDER_MARGIN},
+        "height": sheet.height + plotly_sheet.TOP_AXIS + SLIDER_MARGIN + SLIDER_FOOT,
+        "margin": {"l": 8, "r": 12, "t": plotly_sheet.TOP_AXIS, "b": SLIDER_MARGIN},
     }  # fmt: skip
 
 
@@ -312,7 +315,7 @@ def _svg_flags(canvas: _Canvas, data: TimelineData) -> None:
         fill = theme.LEVEL.get(finding.severity, theme.HATCH)
         canvas.box(start, end, y - 2, 4, fill)
         canvas.parts.append(tag("circle", cx=f"{canvas.x(start)}", cy=f"{y:.1f}", r=8, fill=fill))
-        canvas.text(str(index + 1), canvas.x(start), y + 4, "middle", "paper")
+        canvas.text(str(index + 1), canvas.x(start), y + 4, "middle", "ground")
     canvas.y += 18 * (1 + max(rows)) + 2
 
 
@@ -333,7 +336,7 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
             canvas.hatch(lane.start, lane.end, y, height - 2)
         label = plotly_sheet.lane_label(lane)
         if width > 7 * len(label) + 6 and height > 12:
-            class_ = "ink" if theme.text_colour(fill) == "#000000" else "paper"
+            class_ = LETTERS[theme.text_colour(fill)]
             x = max(canvas.x(lane.start), SVG_LEFT) + 4
             canvas.text(label, x, y + height - 6, class_=class_)
     canvas.y += height * len(names)

@@ -26,9 +26,9 @@ LEADER_ROW = "leader"
 BAR_HEIGHT, HEAD_HEIGHT = 24, 20
 # Symbol, colour and name of the marks, by the kind of step.
 MARKS = {
-    "cut": ("triangle-down", "#c00000", "log cut"),
-    "loss": ("x", "#c00000", "records lost"),
-    "unclean": ("line-ns", "#c00000", "unclean election"),
+    "cut": ("triangle-down", theme.UNCLEAN, "log cut"),
+    "loss": ("x", theme.UNCLEAN, "records lost"),
+    "unclean": ("line-ns", theme.UNCLEAN, "unclean election"),
 }
 
 
@@ -57,7 +57,7 @@ def partition_figure(run: RunOutput, timeline: Timeline) -> Figure:
         rows.append(("In sync", height, lambda f, row: _in_sync(f, row, timeline, replicas)))
     lanes = _broker_lanes(run, replicas)
     bars = len({lane.name for lane in lanes})
-    rows += _lane_rows("Brokers", lanes, timeline.shown.span, bars)
+    rows += _lane_rows("Brokers", lanes, bars)
     return plotly_sheet.build_rows(rows, _data(timeline))
 
 
@@ -72,8 +72,8 @@ def broker_figure(run: RunOutput, timeline: Timeline) -> Figure:
     if findings:
         height = 34 + HEAD_HEIGHT * (1 + max(plotly_sheet.flag_rows(data)))
         rows.append(("Findings", height, lambda f, row: plotly_sheet.draw_flags(f, row, data)))
-    rows += _lane_rows("Active controller", controllers, data.view)
-    rows += _lane_rows("Life", _broker_lanes(run, [broker]), data.view)
+    rows += _lane_rows("Active controller", controllers)
+    rows += _lane_rows("Life", _broker_lanes(run, [broker]))
     if led:
         rows.append(("Partitions led", 110, lambda f, row: _counts(f, row, led, broker)))
     return plotly_sheet.build_rows(rows, data)
@@ -85,10 +85,8 @@ def _broker_lanes(run: RunOutput, brokers: Sequence[int]) -> list[lane_intervals
     return [lane for lane in lanes if lane.name in names]
 
 
-def _lane_rows(
-    title: str, lanes: list[lane_intervals.LaneInterval], view: tuple[int, int], bars: int = 1
-) -> list[Row]:
-    draw = partial(plotly_sheet.draw_lanes, lanes=lanes, view=view)
+def _lane_rows(title: str, lanes: list[lane_intervals.LaneInterval], bars: int = 1) -> list[Row]:
+    draw = partial(plotly_sheet.draw_lanes, lanes=lanes)
     return [(title, HEAD_HEIGHT + BAR_HEIGHT * bars, draw)] if lanes else []
 
 
@@ -144,7 +142,7 @@ def _replicas(timeline: Timeline) -> list[int]:
 def _leaders(figure: Any, row: int, timeline: Timeline) -> None:
     unknown = [step for step in timeline.steps if step.kind == "unknown" and step.is_main]
     bars = [_leader_bar(step, timeline) for step in (*unknown, *_drawable(timeline, "leader"))]
-    _draw(figure, row, bars, timeline)
+    _draw(figure, row, bars)
     _mark(figure, row, timeline, {})
     figure.update_yaxes(**plotly_sheet.name_axis([LEADER_ROW]), row=row)
 
@@ -156,7 +154,7 @@ def _leader_bar(step: Step, timeline: Timeline) -> _Bar:
     if step.kind == "leader" and leader is not None:
         label = f"{'U ' if step.facts['clean'] is False else ''}{step.facts['leader_epoch']}"
         name = "no leader" if leader == -1 else phrases.describe_leader(leader)
-        fill = theme.DARK if leader == -1 else theme.broker_colour(leader)
+        fill = theme.NONE if leader == -1 else theme.broker_colour(leader)
         shape = "/" if _is_open(step) else "\\" if leader == -1 else ""
     hover = f"{plain(step.text)}<br>{_times(step, timeline)}"
     return _Bar(start, end, LEADER_ROW, label, hover, name, fill, shape)
@@ -176,7 +174,7 @@ def _in_sync(figure: Any, row: int, timeline: Timeline, replicas: Sequence[int])
         for start, end in _unsure(timeline)
         for broker in replicas
     ]
-    _draw(figure, row, bars, timeline, legend=False)
+    _draw(figure, row, bars, legend=False)
     _mark(figure, row, timeline, {f"broker-{broker}": name for broker, name in names.items()})
     figure.update_yaxes(**plotly_sheet.name_axis(list(names.values())), row=row)
 
@@ -206,16 +204,14 @@ def _isr_bar(step: Step, broker: int, timeline: Timeline) -> _Bar:
     return _Bar(start, end, row, "out", f"{row}: not in sync; {hover}", "", fill)
 
 
-def _draw(
-    figure: Any, row: int, bars: Sequence[_Bar], timeline: Timeline, *, legend: bool = True
-) -> None:
+def _draw(figure: Any, row: int, bars: Sequence[_Bar], *, legend: bool = True) -> None:
     styles = sorted({(bar.name, bar.fill, bar.shape) for bar in bars})
     in_legend: set[str] = set()
     for name, fill, shape in styles:
         styled = [bar for bar in bars if (bar.name, bar.fill, bar.shape) == (name, fill, shape)]
         trace = plotly_sheet.bar_trace(
             [(bar.start, bar.end, plain(bar.row), bar.label, bar.hover) for bar in styled],
-            timeline.shown.span, [fill] * len(styled), shape, name=plain(name),
+            [fill] * len(styled), shape, name=plain(name),
             legendgroup=plain(name), showlegend=legend and name not in in_legend,
         )  # fmt: skip
         in_legend.add(name)

@@ -13,6 +13,7 @@ from forensics.report.partition_groups import (
     group_partitions,
     leader_word,
 )
+from forensics.report.partition_ranking import read_unavailable_times
 from forensics.run_output.reader import RunOutput
 
 TITLE = "Leaders"
@@ -29,7 +30,7 @@ def render(run: RunOutput) -> Markup:
     rows = leadership.choose_rows(groups.rows)
     holes = time_bins.find_holes(run)
     drawing = leadership.draw_leaders(rows, view, run.window, run.findings, holes)
-    caption = " ".join([_caption(groups), *_left_out(groups, rows)])
+    caption = " ".join([_caption(run, groups), *_left_out(groups, rows)])
     summary = tag("summary", "Rows of the figure, with their partitions")
     return join([
         figure("figure-leaders", drawing, caption, tag("details", summary, _listing(rows))),
@@ -53,13 +54,15 @@ def _left_out(groups: GroupedHistories, rows: list[PartitionGroup]) -> list[str]
     return texts
 
 
-def _caption(groups: GroupedHistories) -> str:
+def _caption(run: RunOutput, groups: GroupedHistories) -> str:
     unclean = sum(len(row.members) for row in groups.rows if row.impact.unclean_count)
-    leaderless = max((row.impact.leaderless_ms for row in groups.rows), default=0)
-    worst = "none was without a leader"
-    if leaderless:
+    outages = read_unavailable_times(run)
+    leaderless = (row.impact.leaderless_ms for row in groups.rows)
+    longest = max(leaderless if outages is None else outages.values(), default=0)
+    worst = "none was unavailable"
+    if longest:
         # A sum: the longest single time stands in the finding.
-        worst += f" for more than {duration(leaderless)}, all its times together"
+        worst += f" for more than {duration(longest)}, all its times together"
     histories = count(groups.history_count, "different history", "different histories")
     with_unclean = count(unclean, "partition") if unclean else "no partition"
     return (

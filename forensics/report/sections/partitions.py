@@ -27,7 +27,7 @@ from forensics.report.partition_ranking import (
 from forensics.run_output.reader import RunOutput, short_time
 
 TITLE = "Partitions"
-HEAD = ("Partition", "Records lost", "Unclean elections", "Without leader", "One in sync",
+HEAD = ("Partition", "Records lost", "Unclean elections", "Unavailable", "One in sync",
         "Leader epochs", "ISR versions", "Last leader")  # fmt: skip
 # Rows that stand in the page as such, that its search looks through, and that open without script.
 MAX_ROWS, MAX_SEARCHED, MAX_STATIC = 50, 20_000, 8
@@ -74,7 +74,7 @@ def _summary(changed: list[PartitionImpact], total: int, packed: PackedHistories
 
 def _row(impact: PartitionImpact) -> TableRow:
     name = entity_id("p", *impact.name)
-    times = impact.leaderless_ms, impact.single_isr_ms
+    times = impact.unavailable_ms, impact.single_isr_ms
     cells: list[Child] = [
         tag("a", f"{impact.name[0]}-{impact.name[1]}", href=f"#{name}"),
         "not bounded" if impact.max_lost is None else f"{impact.max_lost:,}",
@@ -138,7 +138,7 @@ def _search_data(
             impact.name[1],
             impact.max_lost,
             impact.unclean_count,
-            impact.leaderless_ms,
+            impact.unavailable_ms,
             impact.single_isr_ms,
             impact.epoch_count,
             impact.isr_count,

@@ -10,16 +10,19 @@ from forensics.report import page
 from forensics.report.html import Child, Markup, TableRow, join, section, table, tag, verdict_box
 from forensics.weekly.notes import NO_NOTES, Notes
 from forensics.weekly.pages.week_view import (
-    VERDICT_LEVELS,
     WeekView,
     build_view,
+    compared_text,
     list_incident_levels,
+    percent_text,
+    short_why,
+    week_headline,
+    week_level,
 )
 from forensics.weekly.week_summary import WeekSummary
 
-_HEAD = ("Week", "Than the week before", "Incidents begun", "New", "Recurring", "Resolved",
-         "Not evaluable", "Coverage", "Why", "Postmortem")  # fmt: skip
-_OWN_VERDICTS = {"incident": "incident", "clear": "clear", "cannot_tell": "cannot tell"}
+_HEAD = ("Week", "Worst", "vs last week", "Why", "Incidents begun", "New", "Recurring", "Resolved",
+         "Not evaluable", "Logs cover")  # fmt: skip
 
 
 def build_views(summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> list[WeekView]:
@@ -48,10 +51,13 @@ def _newest(views: Sequence[WeekView]) -> Markup:
     if not views:
         return tag("p", "No week is in this store yet.")
     newest = views[0]
-    word = newest.verdict.word
+    word, level = week_level(newest)
     link = tag("a", newest.name, href=f"weeks/{newest.name}/index.html")
-    text = f": {newest.verdict.why}. Coverage {newest.verdict.now}."
-    box = verdict_box(word, VERDICT_LEVELS[word], join([link, text]))
+    compared = f"{compared_text(newest.verdict.word)}: {short_why(newest)}"
+    box = verdict_box(
+        word, level, join([link, f": {week_headline(newest)}"]),
+        tag("p", compared[:1].upper(), compared[1:], ".", class_="moment"),
+    )  # fmt: skip
     return section("newest", "The newest week", box, tabindex=None)
 
 
@@ -59,26 +65,28 @@ def _weeks(views: Sequence[WeekView]) -> Markup | None:
     if not views:
         return None
     rows = map(_row, views)
-    weeks = table(_HEAD, rows, caption="All weeks, the newest first", numbers=_HEAD[3:7])
+    weeks = table(_HEAD, rows, caption="All weeks, the newest first", numbers=_HEAD[5:10])
     return section("weeks", count(len(views), "week"), weeks)
 
 
 def _row(view: WeekView) -> TableRow:
-    own_verdict = _OWN_VERDICTS.get(view.week.verdict, "not known")
-    incidents = list_incident_levels(view.week.levels) or own_verdict
+    word, level = week_level(view)
+    incidents = list_incident_levels(view.week.levels) or "none"
     accepted = f" ({view.accepted_incidents} accepted)" if view.accepted_incidents else ""
     folder = f"weeks/{view.name}"
+    report = tag("a", "postmortem", href=f"{folder}/report.html",
+                 aria_label=f"Postmortem of {view.name}")  # fmt: skip
+    page_link = tag("a", view.name, href=f"{folder}/index.html")
     cells: list[Child] = [
-        tag("a", view.name, href=f"{folder}/index.html"),
-        tag("span", view.verdict.word, class_="badge"),
+        tag("div", page_link, tag("br"), tag("small", report)),
+        tag("span", word, class_="badge"),
+        tag("span", view.verdict.word),
+        tag("span", short_why(view)),
         join([incidents, accepted]),
         len(view.incidents("new", "seen")),
         len(view.incidents("recurring", "worse", "better")),
         len(view.incidents("resolved")),
         len(view.incidents("not evaluable")),
-        str(view.verdict.now),
-        tag("span", view.verdict.why),
-        tag("a", "postmortem", href=f"{folder}/report.html",
-            aria_label=f"Postmortem of {view.name}"),
+        percent_text(view),
     ]  # fmt: skip
-    return TableRow(cells, {"class_": f"level-{VERDICT_LEVELS[view.verdict.word]}"})
+    return TableRow(cells, {"class_": f"level-{level}"})

@@ -229,7 +229,7 @@ def _line(
             # Half a step without a value: what other rules have counted is another line.
             marks.append((week - 0.5, None, "", 0, ""))
         is_last = week == len(points) - 1
-        label = f" {_format(point.scaled)}" if is_last and point.scaled is not None else ""
+        label = f" {_format(point.count)}" if is_last and point.scaled is not None else ""
         marks.append((float(week), height, hover, 7 if is_last else 4, label))
     xs, ys, texts, sizes, labels = (list(column) for column in zip(*marks, strict=True))
     return {
@@ -267,10 +267,11 @@ def _caption(view: WeekView) -> str:
     return (
         f"{count(len(view.known_weeks), 'week')} of {view.names[0]} to "
         f"{view.names[-1]}, {count(drawn, 'broker')}{more}.{far_above} "
-        "A point is the count for a whole week, scaled up where logs are missing; the grey bar "
-        "beneath it is the share of that week that the broker's logs cover. With less than "
-        f"{MIN_SCALABLE_SHARE:.0%} there is no point; a triangle marks that something was seen "
-        "nevertheless. At a dotted line the rules changed: the counts beside it are not of the "
+        "Numbers are counted; a point is the count for a whole week, scaled up where logs are "
+        "missing; the grey bar beneath it is the share of that week that the broker's logs cover. "
+        f"With less than {MIN_SCALABLE_SHARE:.0%} there is no point; a triangle marks that "
+        "something was seen nevertheless. At a dotted line the rules changed: the counts beside it "
+        "are not of the "
         "same kind."
     )
 
@@ -279,11 +280,15 @@ def _rise(view: WeekView, signal: str) -> str | None:
     """Return the count beside the median of the weeks before, if it is at least twice as high."""
     points = _points(view, signal, None)
     before = sorted(point.scaled for point in points[:-1] if point.scaled is not None)
-    now = points[-1].scaled
-    if now is None or len(before) < 2:
+    now, counted = points[-1].scaled, points[-1].count
+    if now is None or counted is None or len(before) < 2:
         return None
     median = before[len(before) // 2]
-    return f"{_format(now)} against {_format(median)}" if now >= max(1, 2 * median) else None
+    if now < max(1, 2 * median):
+        return None
+    # What was counted, not what would have been.
+    past = sorted(point.count for point in points[:-1] if point.count is not None)
+    return f"{_format(counted)}, usually {_format(past[len(past) // 2])}"
 
 
 def _broker_table(view: WeekView) -> Markup:

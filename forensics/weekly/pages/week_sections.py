@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from forensics.lib.text_format import MINUTE, count, duration, join_names, time_text
+from forensics.lib.text_format import MINUTE, count, duration, join_names, percent, time_text
 from forensics.report import theme
 from forensics.report.html import (
     Child,
@@ -20,15 +20,28 @@ from forensics.report.html import (
     join,
     key_figure,
     note_left_out,
+    render_inline,
     render_legend,
     table,
     tag,
     verdict_box,
 )
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
-from forensics.weekly.coverage_normalisation import SERVER_ROLES, WindowCoverage
+from forensics.weekly.coverage_normalisation import (
+    MIN_COVERED_SHARE,
+    SERVER_ROLES,
+    WindowCoverage,
+)
 from forensics.weekly.notes import Note
-from forensics.weekly.pages.week_view import VERDICT_LEVELS, WeekView, list_incident_levels
+from forensics.weekly.pages.week_view import (
+    VERDICT_LEVELS,
+    WeekView,
+    compared_text,
+    list_incident_levels,
+    percent_text,
+    week_headline,
+    week_level,
+)
 from forensics.weekly.recurrence import TrackedFinding
 from forensics.weekly.week_metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.week_summary import NodeSummary
@@ -85,18 +98,7 @@ def legend(hours: Sequence[int | None]) -> list[tuple[str, str]]:
 
 _MAX_FINDINGS, _MAX_MINOR_FINDINGS = 200, 300
 _MAX_PARTITIONS, _MAX_BROKERS, _MAX_NODES, _MAX_CHANGES = 100, 100, 300, 100
-_VERDICT_SENTENCES = {
-    "worse": "Worse than last week",
-    "better": "Better than last week",
-    "same": "The same as last week",
-    "cannot compare": "Cannot be compared with last week",
-}
-_OWN_VERDICTS = {
-    "incident": "The week has incidents.",
-    "clear": "Nothing of level medium or above began in it, and its logs were good enough to tell.",
-    "cannot_tell": "Nothing of level medium or above was found, but the logs are not enough to say "
-    "that nothing happened.",
-}
+_MAX_NAMED, _MAX_ACTIONS = 3, 3
 _FINDING_HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
 _ABSENCE_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
                  "Median", "Planned", "Logs cover")  # fmt: skip
@@ -116,18 +118,87 @@ _STATES = (
 
 
 def draw_verdict(view: WeekView) -> Markup:
-    """Draw the verdict as a sentence, with its figures below it."""
-    verdict = view.verdict
-    sentence = f"{_VERDICT_SENTENCES[verdict.word]}, coverage {verdict.now}: {verdict.why}."
-    own_verdict = _OWN_VERDICTS.get(view.week.verdict, "")
+    """Draw the worst of the week, what is still open, and what to do, with the figures below."""
+    word, level = week_level(view)
     return verdict_box(
-        verdict.word,
-        VERDICT_LEVELS[verdict.word],
-        sentence,
-        tag("p", own_verdict, " ", _worst_incident(view)),
+        word,
+        level,
+        week_headline(view),
+        tag("p", *_compared(view), class_="moment"),
+        tag("dl", *_answers(view), class_="answers"),
         _older_rules_warning(view),
         tag("dl", *_figures(view), class_="cells"),
     )
+
+
+def _compared(view: WeekView) -> list[Child]:
+    """Say in a chip how the week compares with the one before, and behind it why."""
+    word = view.verdict.word
+    chip = tag("span", compared_text(word), class_=f"badge level-{VERDICT_LEVELS[word]}")
+    about = f" {view.week.cluster}." if view.week.cluster else ""
+    return [chip, f" {view.verdict.why[:1].upper()}{view.verdict.why[1:]}.{about}"]
+
+
+def _answers(view: WeekView) -> list[Markup]:
+    """Give what is new, what is open from earlier weeks, what to do, and what is not known."""
+    new = view.incidents("new", "seen")
+    earlier = view.incidents("worse", "recurring", "better", "not evaluable")
+    groups: list[tuple[str, list[Child]]] = [
+        ("New", [_named(view, one) for one in new[:_MAX_NAMED]]),
+        ("Open from earlier weeks", [_named(view, one) for one in earlier[:_MAX_NAMED]]),
+        ("Do this week", _actions(view, [*new, *earlier])),
+        ("Not known", [text] if (text := _not_covered(view)) else []),
+    ]
+    left = {"New": len(new) - _MAX_NAMED, "Open from earlier weeks": len(earlier) - _MAX_NAMED}
+    return [
+        tag("div", tag("dt", name), tag("dd", _listed(lines, left.get(name, 0))))
+        for name, lines in groups
+        if lines
+    ]
+
+
+def _listed(lines: list[Child], left: int) -> Markup:
+    more = [tag("li", f"and {left} more")] if left > 0 else []
+    return tag("ul", *(tag("li", line) for line in lines), *more)
+
+
+def _named(view: WeekView, finding: TrackedFinding) -> Markup:
+    """Link a finding, and say how it fares and who looks after it."""
+    note = finding.note
+    owner = f"owner {note.owner}" if note and note.owner else "no owner"
+    state = "" if finding.state in ("new", "seen") else f"{finding.state}, since "
+    since = finding.first_week if state else ""
+    about = f" ({finding.group['severity']}; {state}{since}{'; ' if state else ''}{owner})"
+    return join([_link(view, finding, str(finding.group["title"])), about])
+
+
+def _actions(view: WeekView, findings: Sequence[TrackedFinding]) -> list[Child]:
+    """Give at most three things to do, each once, those about new findings first."""
+    chosen: dict[str, TrackedFinding] = {}
+    for finding in findings:
+        if action := str(finding.group.get("action") or ""):
+            chosen.setdefault(action, finding)
+    return [
+        join([render_inline(action), " ", _link(view, finding, "Finding")])
+        for action, finding in list(chosen.items())[:_MAX_ACTIONS]
+    ]
+
+
+def _not_covered(view: WeekView) -> str:
+    """Name the brokers and controllers whose logs cover too little of the week."""
+    window = view.week.window_ms
+    thin = [
+        f"{name} {percent(covered, window)}"
+        for name, covered in sorted(view.week.servers.items())
+        if covered < MIN_COVERED_SHARE * window
+    ]
+    gone = [name for name in (view.before.servers if view.before else ())
+            if name not in view.week.servers]  # fmt: skip
+    thin += [f"{name} 0 %" for name in gone]
+    if not thin:
+        return ""
+    names = join_names(thin, _MAX_NAMED)
+    return f"What happened where logs are missing; covered of the week: {names}."
 
 
 def _older_rules_warning(view: WeekView) -> Markup | None:
@@ -139,14 +210,6 @@ def _older_rules_warning(view: WeekView) -> Markup | None:
     verb = "was" if older == 1 else "were"
     text = f"{count(older, 'file')} of this week {verb} read by older rules than the rest ("
     return tag("p", text, link, ").", class_="warning")
-
-
-def _worst_incident(view: WeekView) -> Child:
-    for finding in view.findings:
-        if finding.is_incident and finding.is_open and not finding.accepted:
-            title, address = finding.group["title"], f"report.html#{_anchor(finding)}"
-            return join(["The worst: ", tag("a", title, href=address), "."])
-    return None
 
 
 def _anchor(finding: TrackedFinding) -> str:
@@ -163,8 +226,8 @@ def _figures(view: WeekView) -> list[Markup]:
     then = view.verdict.then
     return [
         key_figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
-        key_figure("Coverage of brokers and controllers", str(view.verdict.now),
-                f"last week {then}" if then else "last week is not in the store"),
+        key_figure("Logs cover", percent_text(view), str(view.verdict.now) + (
+                f"; last week {then}" if then else "; last week is not in the store")),
         key_figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
         key_figure("New", f"{len(view.incidents('new', 'seen')):,}",
                 f"against {count(earlier, 'earlier week')}" if earlier
@@ -257,14 +320,20 @@ def _finding_row(view: WeekView, finding: TrackedFinding) -> TableRow:
 def _finding_title(view: WeekView, finding: TrackedFinding) -> Markup:
     """Link the worst finding, and name its signature and id: the keys of notes.yaml."""
     is_of_this_week = finding.week == view.name
-    link: Child = finding.group["title"]
-    if is_of_this_week or any(week.week == finding.week for week in view.known_weeks):
-        page = "report.html" if is_of_this_week else f"../{finding.week}/report.html"
-        link = tag("a", link, href=f"{page}#{_anchor(finding)}")
+    link = _link(view, finding, str(finding.group["title"]))
     where = "" if is_of_this_week else f" ({finding.week})"
     id_ = str(finding.group["findings"][0][0])
     keys = tag("small", code(finding.signature), " ", code(id_))
     return tag("div", link, where, tag("br"), keys)
+
+
+def _link(view: WeekView, finding: TrackedFinding, text: str) -> Child:
+    """Link the worst finding of a group in the postmortem of its week, if that is in the store."""
+    is_of_this_week = finding.week == view.name
+    if not is_of_this_week and all(week.week != finding.week for week in view.known_weeks):
+        return text
+    page = "report.html" if is_of_this_week else f"../{finding.week}/report.html"
+    return tag("a", text, href=f"{page}#{_anchor(finding)}")
 
 
 def _note_parts(note: Note, *, accepted: bool) -> list[Child]:

@@ -15,6 +15,7 @@ from forensics.detection.causality.trigger import find_trigger
 from forensics.detection.detectors import detectors
 from forensics.detection.impact import measure_impact
 from forensics.detection.runner import DetectionResults, run_detectors
+from forensics.history.nodes.broker_states import Span
 from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.sandbox import run_archives
 from tests.detection.cases import SECOND, absence, case, epoch, event, version
@@ -110,7 +111,9 @@ def led(leader: int, begin: float, end: float | None, partition: int = 0) -> dic
 def triggers(
     tmp_path: Path, build: Callable[..., Any], *findings: Finding
 ) -> list[tuple[str, str, str | None]]:
-    told = find_trigger(build(tmp_path), findings)
+    folder = tmp_path / findings[0].id if findings else tmp_path
+    folder.mkdir(exist_ok=True)
+    told = find_trigger(build(folder), findings)
     return [(one["kind"], one["node"], one["finding"]) for one in told]
 
 
@@ -172,6 +175,53 @@ def test_a_broker_that_its_disk_took_down_is_the_disks_doing(tmp_path: Path) -> 
     disk = finding("disk-failure", brokers=[1])
 
     assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
+
+
+def test_a_broker_that_goes_on_without_a_disk_or_an_address_is_named(tmp_path: Path) -> None:
+    disk = finding("disk-failure", brokers=[3])
+    advertised = finding("unreachable-listener", brokers=[3], measures={"advertised": True})
+    unknown = finding("unreachable-listener", brokers=[3], measures={"advertised": False})
+    build = partial(case)
+
+    assert triggers(tmp_path, build, disk) == [("disk", "broker-3", disk.id)]
+    assert triggers(tmp_path, build, advertised) == [("config", "broker-3", advertised.id)]
+    assert triggers(tmp_path, build, unknown) == []
+
+
+@pytest.mark.parametrize(("waited", "told"), [(2, True), (0, False)])
+def test_a_lost_controller_began_it_where_partitions_waited_for_the_next_one(
+    tmp_path: Path, waited: int, told: bool
+) -> None:
+    build = partial(
+        case,
+        leadership=[led(1, 10, 110), epoch(4, -1, 110, 130)],
+        away=[absence(1, "crash", 100, 130)],
+    )
+    offline = finding("offline-partitions", brokers=[1], partitions=["t-0"])
+    lost = finding(
+        "controller-lost", measures={"lost_by": ["controller-1"], "delayed_partitions": waited}
+    )
+
+    found = {(kind, node) for kind, node, _ in triggers(tmp_path, build, offline, lost)}
+    assert found == {("crash", "broker-1")} | ({("controller", "controller-1")} if told else set())
+
+
+def test_a_stopped_broker_that_its_settings_keep_down_is_the_settings_doing(
+    tmp_path: Path,
+) -> None:
+    failed = event(
+        106, "broker-1", "process_failed",
+        error="org.apache.kafka.common.config.ConfigException", detail="Invalid value",
+    )  # fmt: skip
+    spans = [
+        Span(state, at * SECOND, (at + 1) * SECOND)
+        for at, state in ((100, "stopping"), (101, "stopped"), (105, "starting"), (106, "crashed"))
+    ]
+    away = [absence(1, "controlled", 100, None)]
+    build = partial(case, events=[failed], away=away, brokers={1: spans})
+    restart = finding("broker-restart", brokers=[1])
+
+    assert triggers(tmp_path, build, restart) == [("config", "broker-1", restart.id)]
 
 
 def test_the_impact_counts_what_nobody_planned(tmp_path: Path) -> None:

@@ -53,6 +53,25 @@ KILLED = {
     "[2026-11-18 11:46:38,000] INFO starting (kafka.server.KafkaServer)\n"
     "[2026-11-18 11:46:41,500] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n",
 }
+_START = (
+    "[2026-11-18 11:46:{0:02d},000] INFO Registered kafka:type=kafka.Log4jController MBean"
+    " (kafka.utils.Log4jControllerRegistration$)\n"
+)
+WRONG_SETTING = KILLED | {
+    "broker-2/server.log": "[2026-11-18 11:45:49,000] INFO starting (kafka.server.KafkaServer)\n"
+    "[2026-11-18 11:45:52,000] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n"
+    "[2026-11-18 11:46:12,000] INFO [KafkaServer id=2] shutting down (kafka.server.KafkaServer)\n"
+    "[2026-11-18 11:46:14,000] INFO [KafkaServer id=2] shut down completed"
+    " (kafka.server.KafkaServer)\n"
+    + "".join(
+        _START.format(second)
+        + f"[2026-11-18 11:46:{second + 1:02d},000] ERROR Exiting Kafka due to fatal exception"
+        " (kafka.Kafka$)\norg.apache.kafka.common.config.ConfigException: Invalid value oops\n"
+        for second in (20, 30, 40)
+    )
+    + _START.format(50)
+    + "[2026-11-18 11:46:52,000] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n",
+}
 RECOVERY = ["starting", "recovering", "stopped"]
 UNCLEAN = KILLED | {
     "broker-2/server.log": KILLED["broker-2/server.log"].replace(
@@ -71,6 +90,13 @@ SCENARIOS = [
         NAME, "fires", "a start that found no mark of an orderly stop", from_logs(UNCLEAN),
         [{"brokers": [2], "confidence": "likely", "measures": {"kind": "crash"}},
          {"severity": "info", "brokers": [1]}],
+    ),
+    Scenario(
+        NAME, "fires", "stopped in order, and three starts that end by a setting",
+        from_logs(WRONG_SETTING),
+        [{"severity": "high", "brokers": [2], "measures": {
+            "kind": "controlled", "failed_starts": 3, "said": "Invalid value oops"}},
+         {"severity": "info", "brokers": [1], "measures": {"kind": "controlled"}}],
     ),
     Scenario(
         NAME, "fires", "a log that goes on with a start", from_logs(KILLED),

@@ -130,6 +130,12 @@ SCENARIOS = [
         ),
     ),
     Scenario(
+        NAME, "quiet", "no log of its own, which would tell whether it hung",
+        partial(
+            case, files=[SERVERS[0], SERVERS[2]], away=[fence(at) for at in (100, 200, 300)]
+        ),
+    ),
+    Scenario(
         NAME, "quiet", "crashes",
         partial(case, files=SERVERS, away=[fence(one, kind="crash") for one in (100, 200, 300)]),
     ),

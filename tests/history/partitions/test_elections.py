@@ -101,6 +101,16 @@ def test_a_leader_that_is_to_leave_is_replaced_by_the_reassignment() -> None:
     assert "unknown" == classify_election(moved, [], [hint("reassignment", 60, replicas=(1, 2))])
 
 
+def test_the_last_step_of_a_reassignment_moves_the_leader_away() -> None:
+    """The leader reports who is in sync, and is itself not to stay."""
+    last_step = hint("reassignment_done", 99.5, leader=1)
+
+    assert "reassignment" == classify_election(change(new_isr=(2, 3)), [], [last_step])
+    assert "failover" == classify_election(
+        change(new_isr=(2, 3)), [], [hint("reassignment_done", 90, leader=1)]
+    )
+
+
 @pytest.mark.parametrize(("second", "named"), [(95, "preferred"), (94.9, "failover")])
 def test_a_controller_s_word_counts_when_it_is_spoken_with_the_election(
     second: float, named: str
@@ -172,6 +182,16 @@ def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
         classify_manner(chosen),
         is_clean_election(chosen),
     )
+
+
+@pytest.mark.parametrize(("keeps_elr", "clean"), [(True, None), (None, None), (False, False)])
+def test_who_was_eligible_is_not_known_where_no_line_says_it(
+    keeps_elr: bool | None, clean: bool | None
+) -> None:
+    """Whoever left an ISR that fell below its minimum is eligible, and brokers do not log it."""
+    chosen = change(old=1, old_isr=(1,), elr=None, new=2, new_isr=(2,), keeps_elr=keeps_elr)
+
+    assert is_clean_election(chosen) is clean
 
 
 @pytest.mark.parametrize(

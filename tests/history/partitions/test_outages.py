@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,21 @@ def test_the_shutdown_of_everything_is_planned(tmp_path: Path) -> None:
     stops = [away(one, "controlled", 100 + one) for one in (1, 2, 3)]
 
     assert found(tmp_path, epochs, *stops) == [(0, 101, None, "leader_stopped", 1, True)]
+
+
+def test_nobody_plans_that_a_stopped_broker_fails_to_start(tmp_path: Path) -> None:
+    stop = away(1, "controlled", 100, 140)
+    epochs = [epoch(1, 0, 101), epoch(-1, 101, 140), epoch(1, 140, None)]
+    (tmp_path / "more").mkdir()
+
+    [(*_, planned)] = found(tmp_path, epochs, stop, *others(40))
+    [(*_, failed)] = found(tmp_path / "more", epochs, replace(stop, start_failed=True), *others(40))
+
+    assert (planned, failed) == (True, False)
+
+
+def others(length: int) -> list[Absence]:
+    return [away(one, "controlled", 100, 100 + length) for one in (2, 3)]
 
 
 def test_nothing_is_said_of_an_epoch_whose_begin_is_not_known(tmp_path: Path) -> None:

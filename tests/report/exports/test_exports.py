@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.cli.app import jobs_folder, make_group
-from forensics.report.exports import event_stream
+from forensics.report.exports import TEXT_FORMATS, event_stream
 from forensics.report.exports.markdown import code_span, escape, fenced_block
 from forensics.report.exports.tables import safe_cell
 from forensics.run_output.reader import load_run
@@ -76,9 +76,29 @@ def test_a_ticket_says_what_the_page_says_first(unclean: Path) -> None:
     for name in ("F-3f2a91c0", "F-1b", "F-2c", "F-4e", "F-5f"):
         assert f"`{name}`" in text
     assert "| `metrics-firehose-1` | 3 | 2 | 1 | 845 | 1262 |" in text
-    assert "[2026-11-18 11:38:51,318] INFO metrics-firehose-0 is at epoch 2\n```" in text
+    assert "[2026-11-18 11:38:51,318] INFO metrics-firehose-0 is at epoch 2\n" in text
     assert "gzip ends early, after 812 lines" in text
+    assert "\n- [ ] " in text
+    titles = ["Why", "Impact", "To do", "Not known", "What happened", "Data loss", "Evidence"]
+    places = [text.index(f"## {title}") for title in titles]
+    assert places == sorted(places)
+    assert text.count("\n") <= 70
+    assert text.count("\n") < text_of(unclean, "markdown", "--full").count("\n")
     assert {"h1 []", "h2 []", "table []", "pre []"} <= set(rendered(text))
+
+
+def test_a_full_ticket_says_why_each_finding_fired(unclean: Path) -> None:
+    text = text_of(unclean, "markdown", "--full")
+
+    for finding in load_run(unclean).incidents:
+        assert f"`{finding.id}`" in text
+    assert "What to do:" in text
+
+
+def test_a_command_in_a_ticket_can_be_copied() -> None:
+    """Only in a table a bar has to be escaped; elsewhere the backslash would be copied."""
+    assert code_span("dmesg | tail") == "`dmesg | tail`"
+    assert code_span("a|b", is_cell=True) == r"`a\|b`"
 
 
 @pytest.mark.parametrize("hostile", [*ATTACKS, *MARKDOWN, "\n".join(MARKDOWN)])
@@ -111,6 +131,8 @@ def test_the_timeline_is_in_order_and_holds_findings_and_states(unclean: Path) -
     times = [row["time"] for row in rows if row["time"]]
 
     assert times == sorted(times)
+    # What has no time comes last, so that the first line has one.
+    assert [row["time"] for row in rows[: len(times)]] == times
     assert {"finding", "leadership", "isr", "lanes"} == {row["what"] for row in rows}
     unclean_ones = [row["says"] for row in rows if row.get("clean") is False]
     assert unclean_ones[0] == (
@@ -174,7 +196,7 @@ def test_junit_fails_for_incidents_and_only_for_them(unclean: Path, rewrite: Rew
     cases = {case.get("name", ""): case for case in root.iter("testcase")}
     failed = {name.split()[0] for name, case in cases.items() if case.find("failure") is not None}
 
-    assert failed == {"F-3f2a91c0", "F-1b", "F-2c", "F-4e"}
+    assert failed == {"verdict", "F-3f2a91c0", "F-1b", "F-2c", "F-4e"}
     assert cases["F-5f Broker 3 is 37 s ahead"].get("classname") == "kafka-forensics.clock-skew"
     quiet = [case for case in root.iter("testcase") if case.get("name") == "nothing found"]
     inside = [(case.get("classname"), [one.tag for one in case]) for case in quiet]
@@ -186,7 +208,7 @@ def test_junit_fails_for_incidents_and_only_for_them(unclean: Path, rewrite: Rew
     suite = root.find("testsuite")
     assert suite is not None
     counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
-    assert counts == ["9", "4", "1", "1"]
+    assert counts == ["9", "5", "1", "1"]
     assert len(list(root.iter("testcase"))) == 9
 
 
@@ -271,7 +293,7 @@ def test_a_file_is_written_whole_and_named(unclean: Path, tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["ticket.md"]
 
 
-@pytest.mark.parametrize("form", ["markdown", "jsonl", "timesketch", "junit"])
+@pytest.mark.parametrize("form", TEXT_FORMATS)
 def test_the_same_run_gives_the_same_bytes(unclean: Path, form: str) -> None:
     assert text_of(unclean, form) == text_of(unclean, form)
 
@@ -283,6 +305,7 @@ def test_the_same_run_gives_the_same_bytes(unclean: Path, form: str) -> None:
         ("csv", ["-o", "x", "--from", "11:38"], 2, "whole tables"),
         ("markdown", ["--table", "isr"], 2, "--table is for csv and parquet"),
         ("junit", ["--events"], 2, "--events is for jsonl and timesketch"),
+        ("slack", ["--full"], 2, "--full is for markdown"),
         ("parquet", ["-o", "x", "--table", "nope"], 1, "--table nope: "),
     ],
 )

@@ -102,7 +102,7 @@ def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
 
     assert '"U 2"' in html
     assert "U, red edge: unclean election" in html
-    assert "3 partitions with an unclean election; none was without a leader for more than" in html
+    assert "3 partitions with an unclean election; none was unavailable for more than" in html
 
 
 def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:

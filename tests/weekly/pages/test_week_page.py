@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forensics.report import theme
-from forensics.weekly.notes import Notes, load_notes
+from forensics.weekly.notes import Note, Notes, load_notes
 from forensics.weekly.pages import small_multiples
 from forensics.weekly.week_metrics import BROKER_SIGNALS
 from tests.weekly.sample_summaries import HOUR, make_finding, make_quarter, make_week
@@ -45,8 +45,40 @@ def test_the_parts_stand_in_the_order_of_use(pages: dict[str, Path]) -> None:
 def test_the_verdict_is_the_word_the_coverage_and_the_numbers(pages: dict[str, Path]) -> None:
     worse, unknown = (section_text(pages[name], "verdict") for name in ("2026-W42", LAST))
 
-    assert "Worse than last week, coverage 433.4 of 504 h: 1 high finding against 0" in worse
-    assert "Cannot be compared with last week, coverage 399.8 of 504 h" in unknown
+    assert "high New: flapping-broker of broker 2 worse than last week 1 high find" in worse
+    assert "Logs cover 86 % 433.4 of 504 h" in worse
+    assert "cannot be compared with last week" in unknown
+    assert "the logs cover 399.8 of 504 h of this window" in unknown
+
+
+def test_the_first_words_are_the_worst_new_finding_and_what_to_do(tmp_path: Path) -> None:
+    old = make_finding("flapping-broker", brokers=[2], action="Ask the host of broker 2.")
+    new = make_finding("offline-partitions", "critical", brokers=[3], action="`kafka-topics x`")
+    weeks = [make_week("2026-W46", [old]), make_week("2026-W47", [new, old])]
+    notes = Notes({old["signature"]: Note("ana")})
+    text = section_text(draw_store(tmp_path, weeks, notes)["2026-W47"], "verdict")
+
+    assert text.startswith(" Verdict critical New: offline-partitions of broker 3 worse than last")
+    assert "Open from earlier weeks flapping-broker of broker 2 (high; recurring, since" in text
+    assert "owner ana" in text
+    actions = text.partition("Do this week")[2]
+    assert actions.index("kafka-topics x") < actions.index("Ask the host of broker 2.")
+
+
+def test_a_week_in_which_nothing_is_new_says_so(tmp_path: Path) -> None:
+    old = make_finding("flapping-broker", brokers=[2])
+    weeks = [make_week("2026-W45"), make_week("2026-W46", [old]), make_week("2026-W47", [old])]
+    pages = draw_store(tmp_path, weeks)
+
+    assert "Nothing new. Still there: flapping-broker" in section_text(pages["2026-W47"], "verdict")
+    assert "clear No incident; the logs cover" in section_text(pages["2026-W45"], "verdict")
+
+
+def test_brokers_whose_logs_are_thin_are_named(tmp_path: Path) -> None:
+    weeks = [make_week("2026-W46"), make_week("2026-W47", covered={1: 1.0, 2: 0.4})]
+    text = section_text(draw_store(tmp_path, weeks)["2026-W47"], "verdict")
+
+    assert "broker-2 40 %, broker-3 0 %" in text
 
 
 def test_each_trouble_is_told_under_its_state_with_its_weeks(pages: dict[str, Path]) -> None:
@@ -172,7 +204,7 @@ def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
     quiet = make_week("2026-W46", covered=0.0, hours=[None] * 168, verdict="cannot_tell")
     page = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
 
-    assert "not enough to say that nothing happened" in section_text(page, "verdict")
+    assert "cannot tell Cannot tell: no incident found, but the" in section_text(page, "verdict")
     assert "No log tells of a broker that was away" in section_text(page, "flapping")
     assert "no log tells of 168 hours" in section_text(page, "hours")
     assert "0 (0 %)" not in section_text(page, "trend")
