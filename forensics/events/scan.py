@@ -49,8 +49,8 @@ from forensics.schemas import EVENTS
 STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
 # So much text is matched at once: Arrow compiles a pattern each time it is used.
 _MATCH_BATCH_BYTES = 32 << 20
-# Half a second goes into compiling all patterns: as much as these take longer without.
-_MANY_SPLITS, _MANY_BYTES = 64, 32 << 20
+# Starts of a process tell how far its clock is from UTC; so many of them are kept.
+_CLOCK, _MAX_CLOCKS = "process_clock", 1000
 # So much of the head of a file that nothing reads is kept, to try patterns on.
 _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
@@ -67,6 +67,10 @@ def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     rules = load_rule_set(packs_from_json(overlays))
     active = rules.active_rules(context=context)
     return Scanner(LogReader(rules.layouts, active, rules.wrappers))
+
+
+# Half a second goes into compiling all patterns: as much as these take longer without.
+_MANY_SPLITS, _MANY_BYTES = 64, 32 << 20
 
 
 def compile_patterns(
@@ -187,6 +191,8 @@ class _PieceSummary:
         # events with a number beyond its column
         self.impossible = 0
         self.is_host_log = False
+        # the lines that tell a moment by the clock of the process and since 1970
+        self.clocks: list[tuple[int, int, int]] = []
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
@@ -217,6 +223,11 @@ class _PieceSummary:
     def add_events(self, events: pa.RecordBatch) -> None:
         self.events += len(events)
         self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
+        timed = events.filter(pc.and_(events["epoch_ms"].is_valid(), events["ts"].is_valid()))
+        if len(timed):
+            timed = timed.filter(pc.equal(timed["kind"], _CLOCK))
+            moments = (timed["line"], timed["ts"].cast(pa.int64()), timed["epoch_ms"])
+            self.clocks += zip(*(one.to_pylist() for one in moments), strict=True)
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
 
@@ -288,6 +299,7 @@ class _PieceSummary:
             "cuts": self.parts.cuts,
             "stretches": self.parts.stretches,
             "origins": self.parts.to_accounts(counts, layouts),
+            "clocks": self.clocks[:_MAX_CLOCKS],
             "impossible": self.impossible,
             "yearless": self.is_host_log,
             "rules": self._rules,
