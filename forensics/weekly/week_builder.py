@@ -28,6 +28,8 @@ from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
+from forensics.events.repeated_lines import find_copies
+from forensics.events.zone_changes import settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
@@ -48,10 +50,10 @@ from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
 from forensics.weekly.rules_digest import RulesDigest
-from forensics.weekly.week_events import WeekEvents, events_file
+from forensics.weekly.week_events import EVENT_ORDER, WeekEvents, events_file
 from forensics.weekly.week_summary import SUMMARY_FILE, summarise_week
 
-_SCHEMA = 1
+_SCHEMA = 2
 # The tables that an engine leaves in several files, and the order that makes them one.
 _REBUILT_TABLES = (
     ("leadership", LEADERSHIP, ("topic", "partition", "leader_epoch", "started_at", "leader")),
@@ -145,15 +147,25 @@ class WeekBuilder:
         logs = self._choose_logs(week)
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
+            # What a log repeats depends on the others of the week.
+            account.repeats = Counter()
         accounts = {account.file: account for _, account in logs}
+        settle_zone_changes(accounts.values())
         assign_nodes(accounts, parse_node_map(self.node_map))
         for account in accounts.values():
             account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
         with watch.stage("history"):
             events = settings.tables / "events"
-            self._write_events(week, {log.id: account for log, account in logs}, events)
+            whole = settings.staging / "events"
+            self._write_events(week, {log.id: account for log, account in logs}, whole)
+            if pipeline.write_unrepeated(engine, whole, iter, events, accounts, settings.staging):
+                merge_files(events, EVENTS, EVENT_ORDER)
+            else:
+                settings.tables.mkdir(parents=True, exist_ok=True)
+                whole.rename(events)
             pipeline.assign_kafka_versions(accounts, events)
             pipeline.count_shared_events(accounts, events)
+            find_copies(accounts.values())
             rows = [row for _, account in sorted(accounts.items()) for row in account.to_rows()]
             files = pa.Table.from_pylist(rows, schema=FILES)
             write_table(files, settings.tables / "files")
@@ -257,17 +269,26 @@ class WeekBuilder:
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
         placements = (account.placement for account in accounts.values())
         shared = {number: one for number, one in enumerate(placements) if one}
+        shifts = {
+            number: account.shifts
+            for number, account in enumerate(accounts.values())
+            if account.shifts
+        }
         with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
                 index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
+                numbers, lines = index.combine_chunks(), rows["line"].combine_chunks()
                 part_nodes = place_shared(
-                    nodes.take(index).combine_chunks(), index.combine_chunks(),
-                    rows["line"].combine_chunks(), rows["node"].combine_chunks(), shared,
+                    nodes.take(index).combine_chunks(), numbers, lines,
+                    rows["node"].combine_chunks(), shared,
                 )  # fmt: skip
                 columns |= {"file": names.take(index), "node": part_nodes}
+                if shifts:
+                    times = rows["ts"].combine_chunks()
+                    columns["ts"] = shift_events(times, numbers, lines, shifts)
                 writer.add(pa.table(columns))
 
 
