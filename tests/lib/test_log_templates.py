@@ -60,6 +60,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("logger", ["kafka.log.Log$", "a_b-c"], ["", "a b", "(a)"]),
         ("place", ["", ":7", ":1024", ":%L", ":?"], [":", "7", ":a"]),
         ("topic", ["a.b_c-d"], ["", "a b", "ä", "a/b"]),
+        ("folder", ["/", "/data/kafka 1"], ["", "data", "/a]", "/a\nb"]),
     ],
 )
 def test_a_type_takes_what_it_says_and_nothing_else(

@@ -85,6 +85,7 @@ def test_the_schemas_know_the_keys_that_the_loaders_know() -> None:
     wrapper = schema("wrapper.json")["properties"]
     assert set(wrapper) == wrappers._KEYS
     assert set(wrapper["json"]["properties"]) == set(json_objects.ROLES)
+    assert set(wrapper["pairs"]["properties"]) == set(json_objects.ROLES)
 
 
 def test_the_rule_and_the_layout_of_these_tests_fit(tmp_path: Path) -> None:

@@ -73,7 +73,20 @@ def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterat
     )
     stroke = context.limits[NAME]["stroke"] * SECOND
     for group in sessions(first, lambda row: int(row["at"]), stroke):
-        yield _unelected_finding(context, group)
+        if not _cluster_was_starting(context, group[0]["at"], group[-1]["at"], stroke):
+            yield _unelected_finding(context, group)
+
+
+def _cluster_was_starting(context: DetectionContext, begin: int, end: int, within: float) -> bool:
+    """Tell whether a controller was just elected, and other brokers came just after it."""
+    where = pc.field("kind").isin(["controller_elected", "brokers_joined"])
+    where &= pc.field("ts").is_valid()
+    times: dict[str, list[int]] = defaultdict(list)
+    for row in context.each("events", where, (*EVIDENCE_COLUMNS, "kind")):
+        times[row["kind"]].append(row["at"])
+    return any(0 <= begin - at <= within for at in times["controller_elected"]) and any(
+        at - begin >= 0 and at - end <= within for at in times["brokers_joined"]
+    )
 
 
 def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Finding:
