@@ -27,6 +27,7 @@ from forensics.events.file_parts import (
     main_writer,
     place_shared,
     role_of,
+    server_of,
     settle_origins,
     split_file,
 )
@@ -78,6 +79,10 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
+    known = {key for file in files.values() for key in file.writers}
+    writers |= {
+        name: server_of(files[name], known) for name, writer in writers.items() if writer is None
+    }
     # Of several archives each is a folder; of one the name says nothing about what is in it.
     packed = len({name.rpartition("!")[0] for name in files}) > 1
     folders: dict[str, set[Writer]] = defaultdict(set)
