@@ -269,6 +269,15 @@ class FileAccount:
         part.duplicate_of = self.duplicate_of
         return part
 
+    def leave_out(self, reason: str) -> None:
+        """Keep how many lines the file has, and that nothing of it counts."""
+        self.notes = [*self.notes, reason]
+        self.node = self.role = self.first = self.last = None
+        self.parts, self.gaps, self.steps, self.falls = [], [], [], []
+        self.stepped = self.fallen = 0
+        self.counts["events"] = self.counts["repeated_events"] = 0
+        self.repeats = Counter()
+
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table of files: one for each node."""
         return [part.to_row() for part in self.parts or [self]]

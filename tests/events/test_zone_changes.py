@@ -164,7 +164,8 @@ def test_where_lines_are_out_of_order_at_midnight_days_are_said_to_be_unsure() -
 
 
 def test_a_server_that_is_named_without_its_role_is_what_other_lines_say(tmp_path: Path) -> None:
-    raft = "[{}] INFO [KafkaRaftServer nodeId={}] started (kafka.server.KafkaRaftServer)\n"
+    said = "Kafka Server started (kafka.server.KafkaRaftServer)\n"
+    raft = "[{}] INFO [KafkaRaftServer nodeId={}] " + said
     logs = {"broker-2/server.log": LINE.format("2026-11-18 11:00:00,000", 2),
             "broker-1/part.log": raft.format("2026-11-18 11:00:01,000", 2),
             "broker-3/part.log": raft.format("2026-11-18 11:00:01,000", 7)}  # fmt: skip
