@@ -76,7 +76,7 @@ def leave_out_others(
     if len(clusters) == 1:
         return {}
     others = {
-        file: f"of cluster {min(one.ids)}, left out by --cluster"
+        file: "of another cluster, left out by --cluster"
         for one in clusters
         if wanted not in one.ids
         for file in one.files
