@@ -146,6 +146,11 @@ class ObjectReader:
         plan = self._make_plan("", dict.fromkeys(keys))
         return any(role == "message" for *_, roles in plan for role, _ in roles)
 
+    def has_role(self, key: str) -> bool:
+        """Return True if a value under a key says more than a time or the message."""
+        plan = self._make_plan("", {key: ""})
+        return any(role not in ("message", "time") for *_, roles in plan for role, _ in roles)
+
     def read(
         self, node: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> ReadObject | None:
@@ -169,6 +174,22 @@ class ObjectReader:
             return None
         origin = _join_origin(values) if not values.keys().isdisjoint(_WRITER) else ""
         return ReadObject(record or message, origin, record is not None, values.get("time"))
+
+    def read_frame(self, node: Mapping[str, Any], key: str) -> str | None:
+        """Return who wrote the line that stands under a key; None if it may be no whole line.
+
+        Where nothing but the string under this key is a message, and nothing a level or a logger,
+        the string is the line, whatever it holds.
+        """
+        roles = [roles for one, _, nests, roles in self._make_plan("", {key: ""}) if not nests]
+        if not roles or "message" not in dict(roles[0]):
+            return None
+        found = _Found()
+        self._collect({one: node[one] for one in node if one != key}, "", 0, found, aside=False)
+        if not found.values.keys().isdisjoint(("message", "level", "logger")):
+            return None
+        others = [role for role, _ in roles[0] if role != "message"]
+        return None if others else _join_origin(found.values)
 
     def _collect(
         self, node: Mapping[str, Any], above: str, depth: int, found: _Found, *, aside: bool
