@@ -148,6 +148,20 @@ def test_where_a_file_is_split_changes_nothing(
     assert len(whole.events) > 0
 
 
+def test_lines_of_a_part_that_no_layout_reads_are_said() -> None:
+    lost = "".join(f"11:38:{number:02} [main] INFO Any - text {number}\n" for number in range(60))
+
+    def note(text: str) -> str | None:
+        [account] = read(text).files.values()
+        return account.to_row()["damaged"]
+
+    assert note(PLAIN) is None
+    assert "most of them like '0:0:0 [main] INFO Any - text 0'" in (note(PLAIN + lost) or "")
+    assert (
+        note(PLAIN + "".join(f"\t{line}\n" for line in ("at a.b.C", "Caused by: x")) * 99) is None
+    )
+
+
 UNDATED = {
     "clock": lambda r: r.tail(f"[{r.written('%H:%M:%S')},{r.millis}] {r.level} "),
     "glog": lambda r: r.lead(

@@ -109,7 +109,8 @@ def test_what_an_object_holds_is_checked(tmp_path: Path, json: str, says: str) -
 
 
 TEXTS = (
-    "[2026-11-18 11:31:58,423] INFO a\n", "\tat a.b", " at", "", "\\n", "a\\", 'q"\t', "x\n\n", "\ud83d|",
+    "[2026-11-18 11:31:58,423] INFO a\n", "\tat a.b", " at", "", "\\n", "a\\",
+    'q"\t', "x\n\n", "\ud83d|",
     "größe \U0001f600", "\\\\n", "\n", "a" * 20_000, "end\u000a",
 )  # fmt: skip
 FRAMES: tuple[dict[str, object], ...] = (
