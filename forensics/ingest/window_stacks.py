@@ -21,6 +21,7 @@ from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
+    MAX_RECORD,
     Bytes,
     Flags,
     Lines,
@@ -40,6 +41,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
+from forensics.ingest.wrappers import CodeWrapper
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -67,7 +69,7 @@ _RECORD = (
 )
 _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
-_SPACE = 32
+_SPACE, _ESCAPE, _FEW = 32, 27, 8
 
 
 class LineJudge(Protocol):
@@ -282,16 +284,29 @@ class WindowReader:
         maybe = others[looks.to_numpy(zero_copy_only=False)]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
+        coded = self._find_coded(lines)
         if few and len(unread) < _FEW_LINES and not given:
-            return WindowStacks()
+            return WindowStacks(coded)
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
         found, left = self._find_stacks(sample, alone=not good.any())
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
-        stacks = [*given, *(stack for stack in stacks if stack not in given)]
+        stacks = [*given, *(stack for stack in (*stacks, *coded) if stack not in given)]
         return WindowStacks(tuple(stacks), tuple(plain), unread=_unread_shapes(left, len(sample)))
+
+    def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
+        """Find what takes off codes and zeros that stand before a few records."""
+        firsts = lines.data[lines.starts]
+        rows = np.flatnonzero((lines.kinds == 0) & ((firsts == _ESCAPE) | (firsts == 0)))[:_FEW]
+        some = _cut(lines, rows[(lines.ends > lines.starts)[rows]], MAX_RECORD)
+        for wrapper in self._wrappers if len(some) else ():
+            if isinstance(wrapper, CodeWrapper):
+                stack = WrapperStack((wrapper,))
+                if self._try(some, stack)[0].any():
+                    return (stack,)
+        return ()
 
     def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
         """Find the user's own patterns that read lines which known layouts would take, too.
