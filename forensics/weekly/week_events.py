@@ -30,7 +30,7 @@ from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 
 # None for events without a time, or with a wrong date.
 MaybeWeek = Week | None
-_ORDER = ("file", "line", "offset", "kind", "topic", "partition", "rule")
+EVENT_ORDER = ("file", "line", "offset", "kind", "topic", "partition", "rule")
 _FOLDER = "events"
 
 
@@ -47,7 +47,7 @@ class EventsByWeek:
         if week not in self.files:
             return EVENTS.empty_table()
         kept = _without_logs(self.files[week], without_logs)
-        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *kept]), _ORDER)
+        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *kept]), EVENT_ORDER)
 
 
 class WeekEvents(NamedTuple):

@@ -240,7 +240,7 @@ def _moves(steps: Sequence[Step]) -> str:
     for step in _of_kind(steps, "moves"):
         moves[step.facts["move"]] += step.facts["count"]
     if not moves:
-        return "no line tells of a partition that it led"
+        return "no line names a partition that it led"
     return f"took over {count(moves['took'], 'partition')} and lost {moves['lost']:,}"
 
 
