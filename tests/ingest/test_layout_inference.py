@@ -115,7 +115,8 @@ def test_codes_and_zeros_before_a_few_records_hide_none(code: str) -> None:
 
 RDKAFKA = "[thrd:b:9/2]: b:9/2: Disconnected: connection reset by peer (after 13605ms in state UP)"
 HOSTS = {
-    "Rust": f"2026-11-18T11:38:25.852Z ERROR rdkafka::client: librdkafka: FAIL [app#p-1]: {RDKAFKA}",
+    "Rust": "2026-11-18T11:38:25.852Z ERROR rdkafka::client: librdkafka: FAIL [app#p-1]: "
+    + RDKAFKA,
     "Python": f"2026-11-18 11:38:25,852 ERROR confluent: FAIL [app#p-1] {RDKAFKA}",
 }
 
