@@ -41,6 +41,7 @@ from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.ingest.conversion_patterns import find_fitting
+from forensics.ingest.window_stacks import WINDOW
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
 from forensics.parsing.time_statistics import (
@@ -214,6 +215,8 @@ class FileAccount:
     # which layout read which of its lines; lines that no known one reads, and patterns in it
     layout_stretches: dict[tuple[str, str, int], Stretch] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    # shapes of what looks like records and is read by no layout, by the part of the file
+    unread_parts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -316,6 +319,8 @@ class FileAccount:
                 f"no rule knows any of its {counts['records']:,} records, whose layout was found as"
                 f" {self.wrapper}; if this is a log of Kafka, see `kafka-forensics layout try`"
             )
+        if self.unread_parts and counts["records"]:
+            notes.append(_say_unread(self.unread_parts))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -334,6 +339,20 @@ class FileAccount:
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of or self.copy_of,
         }
+
+
+def _say_unread(parts: Mapping[str, Sequence[tuple[str, int]]]) -> str:
+    """Say that some lines are read by no layout, and what most of them look like."""
+    shapes = Counter[str]()
+    for found in parts.values():
+        for shape, count in found:
+            shapes[shape] += count
+    shape, _ = min(shapes.items(), key=lambda one: (-one[1], one[0]))
+    first = min(map(int, parts)) * WINDOW >> 20
+    return (
+        f"lines that look like records are read by no layout ({len(parts):,} part(s) of 4 MB, the"
+        f" first at {first:,} MB), most of them like {shape!r}; see `kafka-forensics layout try`"
+    )
 
 
 def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
@@ -370,6 +389,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         _add_split(total, account, base)
         add_stretches(total.layout_stretches, account.get("layout_stretches", ()), base)
         total.unread += account.get("unread", ())
+        total.unread_parts |= account.get("unread_parts", {})
         total.patterns += account.get("patterns", ())
     for total in files.values():
         for one in (total, *total.origins.values()):
