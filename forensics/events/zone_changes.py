@@ -36,6 +36,8 @@ Numbers = npt.NDArray[np.int64]
 # By so much zones change, and no longer may a log be silent around the change.
 _SIZES = (60 * MINUTE, 30 * MINUTE)
 _SLACK = 5 * MINUTE
+# A log whose time falls back more often is out of order, or many in one.
+_MAX_FALLS = 16
 # Lines of concurrent threads may be out of order by so much.
 _JITTER = SECOND
 # How a layout is shown whose times have no date.
@@ -196,7 +198,7 @@ def _has_gap(log: FileAccount, change: ZoneChange) -> bool:
 def _candidates(log: FileAccount) -> Iterator[ZoneChange]:
     """Yield where the time of a file changes by what a zone may change."""
     stretches = [find_servers(stretch) for stretch in log.stretches]
-    for number, cut in enumerate(log.cuts):
+    for number, cut in enumerate(log.cuts if len(log.cuts) <= _MAX_FALLS else ()):
         pair = stretches[number : number + 2]
         # One log was put behind another: other servers write, or epochs fall with the time.
         apart = len(pair) > 1 and pair[0] and pair[1] and not pair[0] & pair[1]
