@@ -22,6 +22,7 @@ from forensics.cli.app import (
     tell,
     tell_rows,
 )
+from forensics.cli.value_completion import complete_with, week_names
 from forensics.settings import SEVERITIES
 
 
@@ -37,6 +38,7 @@ from forensics.settings import SEVERITIES
 @click.option(
     "--week",
     metavar="WEEK",
+    shell_complete=complete_with(week_names),
     help="Draw only this week, such as 2026-W46, and end by what it says; else by the newest.",
 )
 @click.option(
