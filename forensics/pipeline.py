@@ -32,12 +32,20 @@ from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
+    configured_patterns,
     make_event_finalizer,
     sum_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
-from forensics.events.packs import Pack, RuleSet, load_rule_set, open_pack, packs_to_json
+from forensics.events.packs import (
+    Pack,
+    RuleSet,
+    load_rule_set,
+    open_packs,
+    pack_patterns,
+    packs_to_json,
+)
 from forensics.events.preflight import refuse_other_input
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
@@ -67,7 +75,17 @@ from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_result import Stopwatch, summarise_coverage
-from forensics.schemas import BREACHES, CLOCKS, CONTAINERS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
+from forensics.schemas import (
+    BREACHES,
+    CLOCKS,
+    CONTAINERS,
+    CUTS,
+    EVENTS,
+    FILES,
+    ISR,
+    LAYOUTS,
+    LEADERSHIP,
+)
 from forensics.settings import Settings
 
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
@@ -97,7 +115,7 @@ def postmortem(
 
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
-    rules = load_rule_set([open_pack(path) for path in settings.packs])
+    rules = load_rule_set(open_packs(settings.packs, settings.log_patterns))
     notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
@@ -176,6 +194,11 @@ def scan_archives(
     staged = settings.staging / "scan"
     engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
     files = load_accounts(staged, work)
+    if patterns := configured_patterns(files.values()):
+        notify(f"layouts    read again by the pattern of a configuration: {'; '.join(patterns)}")
+        packs = [*packs, pack_patterns("the archive's configuration", patterns, "configuration")]
+        engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
+        files = load_accounts(staged, work)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
@@ -189,6 +212,8 @@ def scan_archives(
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
+    stretches = [row for name in sorted(files) for row in files[name].to_layout_rows()]
+    write_table(pa.Table.from_pylist(stretches, schema=LAYOUTS), settings.tables / "layouts")
     rows = [row for name in sorted(files) for row in files[name].to_rows()]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))

@@ -247,6 +247,19 @@ CONTAINERS = pa.schema(
     ]
 )
 
+# The lines of a file that one layout reads, from the first to the last; others may lie between.
+LAYOUTS = pa.schema(
+    [
+        ("file", pa.string()),
+        ("first_line", pa.int64()),
+        ("last_line", pa.int64()),
+        ("records", pa.int64()),
+        ("layout", pa.string()),
+        # known, inferred (from the lines), pasted (by the user), or configuration (of the bundle)
+        ("found", pa.string()),
+    ]
+)
+
 CLOCKS = pa.schema(
     [
         ("node", pa.string()),

@@ -25,6 +25,8 @@ class Settings:
     context: bool = False
     # which files the user says are whose, as PATTERN=NODE
     node_map: tuple[str, ...] = ()
+    # conversion patterns of log4j or Logback, by which the user says lines are written
+    log_patterns: tuple[str, ...] = ()
     # the exit code tells of a finding of this level or above; null: of none
     fail_on: str | None = None
     # whether the exit code tells of what could not be read

@@ -18,8 +18,11 @@ from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.node_map import parse_node_map
-from forensics.events.packs import load_rule_set, open_pack, packs_to_json
+from forensics.events.packs import load_rule_set, open_packs, packs_to_json
+from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import split_files
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
+from forensics.lib.secrets import mask_text
 from forensics.lib.storage import display, is_remote
 from forensics.pipeline import load_accounts, notify_of_problems, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -56,6 +59,14 @@ class AuditRequest:
     strict: bool = False
     command: tuple[str, ...] = ()
     node_map: tuple[str, ...] = ()
+    log_patterns: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def gives_logs(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.archives or self.commands)
 
     @property
     def settings(self) -> Settings:
@@ -124,13 +135,13 @@ def _run(
     request: AuditRequest, files: StoreFiles, notify: Notify, watch: Stopwatch,
     engines: EngineFactory,
 ) -> tuple[RunOutcome, dict[str, Any]]:  # fmt: skip
-    if not request.archives and files.find(STORE_FILE) is None:
+    if not request.gives_logs and files.find(STORE_FILE) is None:
         store_name = display(request.store)
         raise ForensicsError(
             f"{store_name} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
     parse_node_map(request.node_map)
-    packs = [open_pack(path) for path in request.packs]
+    packs = open_packs(request.packs, request.log_patterns)
     notify_of_programs(packs, notify)
     rules, digests = load_rule_set(packs), digest_rules(packs)
     # Report faults in the user's own expectations and notes before the work, not after it.
@@ -140,11 +151,11 @@ def _run(
     with ExitStack() as stack:
         engine = _LazyEngine(engines, stack, watch)
         figures: dict[str, Any] = {}
-        if request.archives:
+        if request.gives_logs:
             figures = _ingest(request, store, packs_to_json(packs), engine, notify, watch)
         store.drop_old_weeks(request.keep_weeks)
         weeks = _selected_weeks(request, store)
-        forced = weeks if not request.archives else ()
+        forced = weeks if not request.gives_logs else ()
         for week, document in store.build_weeks(weeks, forced, engine, rules, watch):
             count, verdict = len(document["findings"]), document["verdict"]
             notify(f"{week}   {count} findings, verdict: {verdict}")
@@ -161,7 +172,10 @@ def _ingest(  # noqa: PLR0913, PLR0917
 ) -> dict[str, Any]:  # fmt: skip
     """Read what is new, and put its events into their weeks."""
     with watch.stage("plan"):
-        inputs = store.find_new(request.archives)
+        given = gather_inputs(
+            request.archives, request.commands, store.files.scratch, request.limits
+        )
+        inputs = store.find_new(given)
     notify_of_problems(inputs.problems, notify)
     problems = {"problems": [": ".join(problem) for problem in inputs.problems]}
     notify(f"archives   {inputs.file_count} files, {len(inputs.unread)} of them not read before")
@@ -169,7 +183,12 @@ def _ingest(  # noqa: PLR0913, PLR0917
     if not inputs.unread:
         return store.ingest(inputs, staged, {}) | problems
     with watch.stage("scan"):
-        accounts = _scan_new(inputs, staged, request.split_size, overlays, engine)
+        accounts = _scan_new(request, inputs, staged, overlays, engine)
+    for name, account in sorted(accounts.items()):
+        if account.notes:
+            digest, inside = inputs.place_of(name)
+            told = mask_text("; ".join(dict.fromkeys(account.notes)))
+            notify(f"warning: {inputs.containers[digest].name}{inside}: {told}; the rest is read")
     with watch.stage("merge"):
         figures = store.ingest(inputs, staged, accounts)
     for name in figures["undated"]:
@@ -179,9 +198,9 @@ def _ingest(  # noqa: PLR0913, PLR0917
 
 
 def _scan_new(
-    inputs: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
+    request: AuditRequest, inputs: NewInputs, staged: Path, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_files(inputs.files_to_read, split_size)
+    work = split_files(inputs.files_to_read, request.split_size, request.limits)
     if not work.splits:
         return {
             name: FileAccount(name, notes=[problem], broken=True) for name, problem in work.problems

@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    COMMAND_OPTION,
     JSON_OPTION,
+    LIMIT_OPTION,
     MAP_OPTION,
     MASTER_OPTION,
+    PATTERN_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
@@ -27,7 +30,7 @@ from forensics.settings import SEVERITIES
 
 
 @click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
+@click.argument("archives", nargs=-1, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--store",
     required=True,
@@ -50,6 +53,9 @@ from forensics.settings import SEVERITIES
 @MASTER_OPTION
 @RULES_OPTION
 @MAP_OPTION
+@PATTERN_OPTION
+@COMMAND_OPTION
+@LIMIT_OPTION
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
@@ -68,6 +74,9 @@ def command(  # noqa: PLR0917 - each is an option of its own
     master: str | None,
     packs: tuple[Path, ...],
     node_map: tuple[str, ...],
+    log_patterns: tuple[str, ...],
+    commands: tuple[str, ...],
+    limit_words: tuple[str, ...],
     *,
     fail_on: str | None,
     strict: bool,
@@ -96,14 +105,18 @@ def command(  # noqa: PLR0917 - each is an option of its own
     """
     from forensics import run_result
     from forensics.engine.progress import Progress
+    from forensics.lib.limits import parse_limits
     from forensics.run_result import ExitCode
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
 
+    if not archives and not commands:
+        raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
     request = AuditRequest(
         archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
         fail_on=fail_on, strict=strict, command=command_words(),
-        node_map=node_map,
+        node_map=node_map, log_patterns=log_patterns, commands=commands,
+        limits=parse_limits(limit_words),
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forensics.cli.app import (
+    COMMAND_OPTION,
     JSON_OPTION,
+    LIMIT_OPTION,
     MAP_OPTION,
     MASTER_OPTION,
+    PATTERN_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     STRICT_OPTION,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 )
 @RULES_OPTION
 @MAP_OPTION
+@PATTERN_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",
@@ -72,20 +76,8 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
 )
-@click.option(
-    "--command",
-    "commands",
-    metavar="COMMAND",
-    multiple=True,
-    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
-)
-@click.option(
-    "--limit",
-    "limit_words",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
-)
+@COMMAND_OPTION
+@LIMIT_OPTION
 @click.option("--dry-run", is_flag=True, help="Only say what would be read, and how long it takes.")
 @JSON_OPTION
 @QUIET_OPTION
@@ -133,6 +125,7 @@ def command(
       kafka-forensics postmortem logs.tar.gz -o out --redact hosts,ips,principals
       kafka-forensics postmortem broker-1/ broker-2/ clients.zip -o out --master 'local[4]'
       kafka-forensics postmortem logs/ -o out --map 'host-7/*=broker-3' --map 'kafka-0=broker-1'
+      kafka-forensics postmortem logs/ -o out --log-pattern '%d{ISO8601} | %p | %c | %m%n'
     """
     from forensics.lib.limits import parse_limits
     from forensics.settings import Settings

@@ -50,6 +50,28 @@ MAP_OPTION = click.option(
     help="Who wrote the files whose names fit a pattern, such as 'host-7/*=broker-3', or the lines"
     " of such a pod or container; goes before what they say themselves. May be repeated.",
 )
+PATTERN_OPTION = click.option(
+    "--log-pattern",
+    "log_patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="How lines are written: a conversion pattern of log4j, Log4j 2 or Logback, such as"
+    " '[%d] %p %m (%c)%n'. May be repeated.",
+)
+LIMIT_OPTION = click.option(
+    "--limit",
+    "limit_words",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
+)
+COMMAND_OPTION = click.option(
+    "--command",
+    "commands",
+    metavar="COMMAND",
+    multiple=True,
+    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
+)
 RULES_OPTION = click.option(
     "--rules",
     "packs",

@@ -17,7 +17,7 @@ from typing import Any
 
 from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accounts
 from forensics.events.node_map import parse_node_map
-from forensics.events.packs import open_pack, packs_to_json
+from forensics.events.packs import open_packs, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_parts
 from forensics.ingest.inputs import gather_inputs
@@ -90,7 +90,7 @@ def preview_run(settings: Settings) -> Preview:
 
 
 def _preview(work: ReadPlan, settings: Settings) -> Preview:
-    scan = load_scanner(packs_to_json([open_pack(path) for path in settings.packs])).scan
+    scan = load_scanner(packs_to_json(open_packs(settings.packs, settings.log_patterns))).scan
     partly: list[str] = []
     sizes: dict[str, int | None] = {}
     found: list[dict[str, Any]] = []

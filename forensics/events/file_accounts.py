@@ -30,8 +30,15 @@ from forensics.events.file_parts import (
     settle_origins,
     split_file,
 )
+from forensics.events.layout_stretches import (
+    OF_FOUND_LAYOUTS,
+    Stretch,
+    add_stretches,
+    stretch_rows,
+)
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
+from forensics.ingest.conversion_patterns import find_fitting
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
 from forensics.parsing.time_statistics import (
@@ -149,8 +156,6 @@ def _folder(name: str) -> str:
 # Follows a number in the notes of a file.
 IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left out"
 
-# What lines of a layout that was found in a sample are rewritten to.
-_OF_FOUND_LAYOUTS = ("record", "record-utc")
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
 
@@ -196,6 +201,10 @@ class FileAccount:
     heads: dict[str, str] = field(default_factory=dict)
     # records by the wrappers of their lines, the outermost first; "" for those without
     forms: Counter[str] = field(default_factory=Counter)
+    # which layout read which of its lines; lines that no known one reads, and patterns in it
+    layout_stretches: dict[tuple[str, str, int], Stretch] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+    patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
     broken: bool = False
@@ -254,6 +263,11 @@ class FileAccount:
         """Return the rows of the table of files: one for each node."""
         return [part.to_row() for part in self.parts or [self]]
 
+    def to_layout_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table of layouts."""
+        copied = self.is_document or self.duplicate_of is not None
+        return [] if copied else stretch_rows(self.file, self.layout_stretches)
+
     def close(self) -> None:
         """Settle what only the end of the file decides."""
         # A backward step at the last record may be an out-of-order write; drop it.
@@ -278,7 +292,7 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
-        if layout in _OF_FOUND_LAYOUTS and not counts.get("events") and counts["records"] >= _MANY:
+        if layout in OF_FOUND_LAYOUTS and not counts.get("events") and counts["records"] >= _MANY:
             notes.append(
                 f"no rule knows any of its {counts['records']:,} records, whose layout was found as"
                 f" {self.wrapper}; if this is a log of Kafka, see `kafka-forensics layout try`"
@@ -303,6 +317,16 @@ class FileAccount:
         }
 
 
+def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
+    """Return the patterns of configuration in an archive that read files in no known layout.
+
+    They count for all files: nothing tells for certain which process a configuration belongs to.
+    """
+    known = list(files)
+    patterns = [pattern for one in known for pattern in one.patterns]
+    return find_fitting(((one.file, one.unread) for one in known), patterns) if patterns else []
+
+
 def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     """Sum accounts by file; each row has `file`, `split` and the account of that split.
 
@@ -325,6 +349,9 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
             known = total.origins.setdefault(origin, FileAccount(row["file"], origin=origin))
             _add_split(known, part, base)
         _add_split(total, account, base)
+        add_stretches(total.layout_stretches, account.get("layout_stretches", ()), base)
+        total.unread += account.get("unread", ())
+        total.patterns += account.get("patterns", ())
     for total in files.values():
         for one in (total, *total.origins.values()):
             one.close()

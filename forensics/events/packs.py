@@ -9,7 +9,7 @@ Nothing is ever fetched: a pack is what its folder holds, and no link leads out 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -29,6 +29,7 @@ _MANIFEST = "pack.yaml"
 # The thresholds of detectors, which the detection reads.
 LIMITS = "limits.yaml"
 _NOT_RULES = (_MANIFEST, LIMITS)
+_MOST_PATTERNS = 32
 # The shipped pack has 700.
 _MOST_FILES = 10_000
 
@@ -109,6 +110,26 @@ def open_pack(path: Path) -> Pack:
     names = (file.relative_to(path).as_posix() for file in files)
     pages = {name: FileText(str(path / name), read_limited(path / name)) for name in names}
     return Pack(str(path), pages)
+
+
+def open_packs(paths: Iterable[Path], patterns: Iterable[str] = ()) -> list[Pack]:
+    """Read packs, and make one of the conversion patterns that the user pasted."""
+    packs = [open_pack(path) for path in paths]
+    pasted = list(dict.fromkeys(patterns))
+    return [*packs, pack_patterns("--log-pattern", pasted, "pasted")] if pasted else packs
+
+
+def pack_patterns(origin: str, patterns: Sequence[str], how: str) -> Pack:
+    """Make a pack of conversion patterns; `how` says where they come from."""
+    if len(patterns) > _MOST_PATTERNS:
+        raise RuleError([Problem(origin, 1, f"more than {_MOST_PATTERNS} patterns")])
+    pages = {}
+    for number, pattern in enumerate(patterns, 1):
+        node = {"id": f"{how} {number}", "pattern": pattern, "how": how}
+        text = json.dumps(node | {"examples": [], "refuses": []})
+        name = f"wrappers/{how}-{number}.yaml"
+        pages[name] = FileText(origin, text.encode("utf-8", "replace"))
+    return Pack(origin, pages)
 
 
 def packs_to_json(packs: Sequence[Pack]) -> str:

@@ -19,6 +19,7 @@ from forensics.events.documents.document_reader import DocumentLines, ProbedLine
 from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
+from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import LogReader
 from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
@@ -33,6 +34,7 @@ from forensics.ingest.archive_reader import (
     open_splitter,
 )
 from forensics.ingest.container_accounts import CONTAINER_SPLIT, ContainerAccount
+from forensics.ingest.conversion_patterns import find_patterns
 from forensics.ingest.documents import Splitter
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
@@ -47,6 +49,8 @@ from forensics.schemas import EVENTS
 STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
 # So much text is matched at once: Arrow compiles a pattern each time it is used.
 _MATCH_BATCH_BYTES = 32 << 20
+# So much of the head of a file that nothing reads is kept, to try patterns on.
+_UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
 _BINARY_SHARE = 0.001
 
@@ -121,9 +125,8 @@ class Scanner:
             if splitter.done and not host:
                 break
         yield from self._match(extracted, piece, summary)
-        if opened.headless and splitter.counts.lines and piece.number == 0:
-            undated = opened.windows is not None and opened.windows.lacks_date
-            summary.note_unreadable(opened.head, undated=undated)
+        if splitter.counts.lines and piece.number == 0:
+            summary.note_head(opened)
         yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
 
     def _match(
@@ -160,7 +163,8 @@ def _read_document(
         summary.note_cut()
     account = summary.to_account(lines.counts)
     account |= {"layouts": {document.name: lines.counts.records}, "document": True}
-    account |= {"yearless": document.is_host_log, "forms": {}}
+    account |= {"yearless": document.is_host_log, "forms": {}, "layout_stretches": []}
+    account["patterns"] = find_patterns(opened.head.decode("utf-8", "replace"))
     yield _account_row(piece.file, piece.number, account)
 
 
@@ -179,11 +183,15 @@ class _PieceSummary:
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
         self.parts = PieceParts(groups)
+        self._stretches = StretchCounter(groups)
+        self._hows = opened.windows.hows if opened.windows else ["known"]
         self._rules = Counter[str]()
         self._layouts: dict[int, str | None] = {}
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
+        # some lines of a file that no known layout reads
+        self._unread: list[str] = []
 
     def watch(self, blocks: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
         """Let blocks pass, and digest them."""
@@ -203,6 +211,7 @@ class _PieceSummary:
 
     def add_records(self, records: Records, splitter: Splitter) -> None:
         self._times.add(records)
+        self._stretches.add(records)
         self.parts.add_records(records, self._times.fallen_back, splitter)
         ends = read_times(records, np.array([0, len(records.starts) - 1], np.int64), self._groups)
         known = [int(time) for time in ends if time != NO_TIME]
@@ -212,6 +221,16 @@ class _PieceSummary:
         for kind in set(records.kinds.tolist()) - set(self._layouts):
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
+
+    def note_head(self, opened: OpenedPart) -> None:
+        """Note what is to be said of a file whose layout nobody knows."""
+        if opened.headless or (opened.wrappers is not None and opened.wrappers.is_found):
+            # A configuration may tell how it is written.
+            lines = opened.head[:_UNREAD_BYTES].decode("utf-8", "replace").splitlines()
+            self._unread = [line[:_UNREAD_CHARS] for line in lines if line.strip()][:_UNREAD_LINES]
+        if opened.headless:
+            undated = opened.windows is not None and opened.windows.lacks_date
+            self.note_unreadable(opened.head, undated=undated)
 
     def note_unreadable(self, head: bytes, *, undated: bool) -> None:
         if undated:
@@ -262,6 +281,8 @@ class _PieceSummary:
             "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,
+            "layout_stretches": self._stretches.to_account(self._names, self._hows),
+            "unread": self._unread,
             "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
             "container": self._piece.container,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,47 +10,13 @@ import pyarrow.compute as pc
 
 from forensics.errors import Problem
 from forensics.ingest.text_buffer import TextBuffer, to_buffer
-from forensics.ingest.wrapper_base import GUESSED
-from forensics.ingest.wrappers import PrefixWrapper, Wrapper
+from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.written_levels import write_levels
 from forensics.ingest.written_times import TimeForm, write_times
 
 # The logger of records whose layout names none; rules decide by the message alone.
 UNNAMED = "unnamed"
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
-
-
-@dataclass(frozen=True)
-class FoundPrefix(PrefixWrapper):
-    """What stands before every line of a file; lines without it stay as they are."""
-
-    def unwrap(self, texts: TextBuffer) -> TextBuffer:
-        """Take it off; a line without it belongs to whoever wrote the line above."""
-        opened = super().unwrap(texts)
-        if opened.origins is None or texts.origins is not None:
-            # What a collector says of its lines goes before what stands in them.
-            return replace(opened, origins=texts.origins)
-        nobody = pa.scalar(None, pa.binary())
-        guessed = pc.binary_join_element_wise(GUESSED.encode(), opened.origins, b"")
-        return replace(opened, origins=pc.if_else(pa.array(opened.carried), guessed, nobody))
-
-
-@dataclass(frozen=True)
-class FoundEnd(Wrapper):
-    """What ends every line of a file, such as a quote."""
-
-    pattern: str
-
-    def looks_wrapped(self, line: bytes) -> bool:
-        """Return True if the line ends so."""
-        return re.search(self.pattern.encode(), line) is not None
-
-    def unwrap(self, texts: TextBuffer) -> TextBuffer:
-        """Take it off."""
-        lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
-        data, bounds = to_buffer(lines)
-        carried = np.diff(bounds) < np.diff(texts.bounds)
-        return replace(texts, data=data, bounds=bounds, carried=carried)
 
 
 @dataclass(frozen=True)
@@ -67,11 +32,26 @@ class FoundLayout(Wrapper):
     pattern: str
     time: TimeForm
     tail: str | None
-    hint: re.Pattern[str]
+    # How it was found: in the lines themselves, or in a pattern that somebody wrote.
+    how: str = "inferred"
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line is a record of this layout."""
-        return self.hint.match(line.decode("utf-8", "replace")) is not None
+        return bool(pc.match_substring_regex(pa.array([line], pa.binary()), self.pattern)[0])
+
+    def on(self, day: tuple[int, int, int] | None) -> FoundLayout:
+        """Return the layout for a file of one day."""
+        return replace(self, time=self.time.on(day))
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it was made of a conversion pattern."""
+        return self.how != "inferred"
+
+    @property
+    def names_logger(self) -> bool:
+        """Whether its records name their logger."""
+        return self.tail is not None or "(?P<logger>" in self.pattern
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Write the records anew."""
@@ -114,23 +94,7 @@ class FoundLayout(Wrapper):
         return pc.binary_join_element_wise(*parts, fields.field("end"), b"")
 
 
-def found_prefix(pattern: str, shown: str) -> FoundPrefix:
-    """Build the wrapper for a prefix; the pattern may capture `origin`."""
-    whole = f"^(?P<whole>{pattern})"
-    return FoundPrefix(
-        shown, (), (), Problem("", 1, shown), False, whole, re.compile(whole.encode()), None
-    )
-
-
-def found_end(text: str) -> FoundEnd:
-    """Build the wrapper for what ends lines."""
-    return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
-
-
 def found_layout(pattern: str, shown: str, time: TimeForm, tail: str | None = None) -> FoundLayout:
     """Build a layout from the pattern of a record's line, without the line's end."""
     whole = rf"^{pattern}(?P<end>\r*\n?)$"
-    return FoundLayout(
-        shown, (), (), Problem("", 1, shown), False, whole, time, tail,
-        re.compile(whole, re.ASCII),
-    )  # fmt: skip
+    return FoundLayout(shown, (), (), Problem("", 1, shown), False, whole, time, tail)

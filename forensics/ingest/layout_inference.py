@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from forensics.ingest.found_layout import found_end, found_layout, found_prefix
+from forensics.ingest.found_layout import found_layout
 from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_form, gap_parts
-from forensics.ingest.wrappers import Wrapper
+from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 

@@ -86,6 +86,8 @@ class Records:
     kinds: Kinds
     # who wrote each, where something around its lines says so
     origins: pa.Array | None = None
+    # which stack of wrappers opened each, if several may
+    forms: Offsets | None = None
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,10 @@ class RecordSplitter:
         numbers = self.counts.lines + rows + 1
         heights, kinds = following - rows, lines.kinds[rows]
         origins = None if lines.origins is None else lines.origins.take(pa.array(rows))
-        return Records(lines.data, places, starts, heads, ends, numbers, heights, kinds, origins)
+        forms = None if lines.forms is None else lines.forms[rows]
+        return Records(
+            lines.data, places, starts, heads, ends, numbers, heights, kinds, origins, forms
+        )
 
     def _following(self, lines: Lines, records: Offsets, foreign: Flags) -> Offsets:
         """Return the first line that is no part of each record."""

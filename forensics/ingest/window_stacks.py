@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
@@ -105,12 +106,15 @@ class WindowReader:
         """
         # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
         self.names: list[str] = [""]
-        self._are_found: list[bool] = [False]
+        # How each was found.
+        self.hows: list[str] = ["known"]
         # Whether some lines are records that cannot be placed, since their times have no date.
         self.lacks_date = False
         self._judge = judge
         self._day = day
-        self._wrappers = shipped_wrappers() if wrappers is None else wrappers
+        self._wrappers = _on_day(shipped_wrappers() if wrappers is None else wrappers, day)
+        given = (one for one in self._wrappers if isinstance(one, FoundLayout))
+        self._patterns = [WrapperStack((one,)) for one in given]
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
         self._guesses: tuple[WrapperStack, ...] = ()
@@ -128,10 +132,6 @@ class WindowReader:
         """Return True if some window's worth of text has records."""
         lines = self._lines(text, final=True)
         return self._has_records(lines, self._decide(lines))
-
-    def is_found(self, form: int) -> bool:
-        """Return True if a stack, by the number that lines carry, was found in the file itself."""
-        return self._are_found[form]
 
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
@@ -243,7 +243,7 @@ class WindowReader:
     def _number(self, stack: WrapperStack) -> int:
         if stack.name not in self.names:
             self.names.append(stack.name)
-            self._are_found.append(stack.is_found)
+            self.hows.append(stack.how)
         return self.names.index(stack.name)
 
     def _decide(self, lines: Lines) -> WindowStacks:
@@ -251,6 +251,7 @@ class WindowReader:
         if not len(lines):
             return WindowStacks()
         known = _spread(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
+        given, known = self._take_pasted(lines, known)
         followed = np.append(lines.kinds[1:] == 0, True)[known]
         good = self._judge.reads(_cut(lines, known), lines.kinds[known], followed)
         unread = known[~good]
@@ -264,7 +265,7 @@ class WindowReader:
         maybe = others[looks.to_numpy(zero_copy_only=False)]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
-        if few and len(unread) < _FEW_LINES:
+        if few and len(unread) < _FEW_LINES and not given:
             return WindowStacks()
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
         found = self._find_stacks(sample, alone=not good.any())
@@ -272,7 +273,23 @@ class WindowReader:
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
+        stacks = [*given, *(stack for stack in stacks if stack not in given)]
         return WindowStacks(tuple(stacks), tuple(plain))
+
+    def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
+        """Find the user's own patterns that read lines which known layouts would take, too.
+
+        A pattern without a logger says less than a known layout, and is asked after those.
+        """
+        given = []
+        for stack in self._patterns if len(known) else ():
+            (pattern,) = stack.wrappers
+            if pattern.how == "pasted" and pattern.names_logger:  # type: ignore[attr-defined]
+                read, _, _ = self._try(_cut(lines, known), stack)
+                if 2 * int(read.sum()) >= len(known) or read.sum() >= _MIN_FOUND:
+                    given.append(stack)
+                    known = known[~read]
+        return given, known
 
     def _find_stacks(self, sample: pa.Array, *, alone: bool) -> list[WrapperStack]:
         """Find stacks, one after the other, until they read all that can be read.
@@ -336,6 +353,7 @@ class WindowReader:
     def _candidates(self, left: pa.Array) -> Iterator[WrapperStack]:
         """Yield stacks that may read some lines: known wrappers, and what is found inside them."""
         bases: list[WrapperStack] = []
+        yield from self._patterns
         whole = self._wrapping(left.to_pylist())
         if whole is None:
             part = find_wrapped(left.to_pylist(), self._wrappers)
@@ -348,6 +366,11 @@ class WindowReader:
                 WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)
             ]
             yield from bases
+            yield from (
+                WrapperStack((*base.wrappers, *pattern.wrappers))
+                for base in bases
+                for pattern in self._patterns
+            )
         for base in (WrapperStack(()), *bases):
             inner, carried = self._opened(left, base)
             if base.wrappers:
@@ -382,6 +405,17 @@ class WindowReader:
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
         return read & carried, carried, worth
+
+
+def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:
+    """Give patterns without a date the day of the file, or leave them out."""
+    if not any(isinstance(one, FoundLayout) for one in wrappers):
+        return wrappers
+    return [
+        one.on(day) if isinstance(one, FoundLayout) else one
+        for one in wrappers
+        if not isinstance(one, FoundLayout) or one.time.has_year or day is not None
+    ]
 
 
 def _is_object(line: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import Problem, RuleError, duplicate_ids
+from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -42,6 +43,12 @@ class WrapperStack:
 
     wrappers: tuple[Wrapper, ...]
     is_found: bool = False
+
+    @property
+    def how(self) -> str:
+        """How it was found: known, inferred from the lines, or given by somebody's pattern."""
+        given = [one.how for one in self.wrappers if isinstance(one, FoundLayout) and one.is_given]
+        return "inferred" if self.is_found else given[0] if given else "known"
 
     @property
     def name(self) -> str:

@@ -17,14 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import Problem, RuleError
+from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper
 from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer
-from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
-__all__ = ["CodeWrapper", "JsonWrapper", "PrefixWrapper", "Wrapper", "load_wrappers"]
+__all__ = [
+    "CodeWrapper",
+    "JsonWrapper",
+    "PrefixWrapper",
+    "Wrapper",
+    "found_end",
+    "found_prefix",
+    "load_wrappers",
+]
 
 # A prefix is looked for in so many bytes of a line: no hostile line can cost more.
 _REACH = 256
@@ -54,8 +63,8 @@ _TYPES = {
 }
 # The fields that all wrappers have in common.
 _Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
-_KEYS = {"id", "about", "match", "json", "remove", "torn", "examples", "refuses"}
-_WAYS = ("match", "json", "remove")
+_KEYS = {"id", "about", "match", "json", "remove", "pattern", "how", "torn", "examples", "refuses"}
+_WAYS = ("match", "json", "remove", "pattern")
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,52 @@ class CodeWrapper(Wrapper):
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
 
+@dataclass(frozen=True)
+class FoundPrefix(PrefixWrapper):
+    """What stands before every line of a file; lines without it stay as they are."""
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Take it off; a line without it belongs to whoever wrote the line above."""
+        opened = super().unwrap(texts)
+        if opened.origins is None or texts.origins is not None:
+            # What a collector says of its lines goes before what stands in them.
+            return replace(opened, origins=texts.origins)
+        nobody = pa.scalar(None, pa.binary())
+        guessed = pc.binary_join_element_wise(GUESSED.encode(), opened.origins, b"")
+        return replace(opened, origins=pc.if_else(pa.array(opened.carried), guessed, nobody))
+
+
+@dataclass(frozen=True)
+class FoundEnd(Wrapper):
+    """What ends every line of a file, such as a quote."""
+
+    pattern: str
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line ends so."""
+        return re.search(self.pattern.encode(), line) is not None
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Take it off."""
+        lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
+        data, bounds = to_buffer(lines)
+        carried = np.diff(bounds) < np.diff(texts.bounds)
+        return replace(texts, data=data, bounds=bounds, carried=carried)
+
+
+def found_prefix(pattern: str, shown: str) -> FoundPrefix:
+    """Build the wrapper for a prefix; the pattern may capture `origin`."""
+    whole = f"^(?P<whole>{pattern})"
+    return FoundPrefix(
+        shown, (), (), Problem("", 1, shown), False, whole, re.compile(whole.encode()), None
+    )
+
+
+def found_end(text: str) -> FoundEnd:
+    """Build the wrapper for what ends lines."""
+    return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
+
+
 def load_wrappers(paths: Sequence[Path | FileText] | None = None) -> tuple[Wrapper, ...]:
     """Read wrappers, the shipped ones if no files are named; one error names all problems."""
     wrappers: list[Wrapper] = []
@@ -142,6 +197,8 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
         Problem(str(path), 1, str(node["id"])),
         "torn" in node,
     )
+    if "pattern" in node:
+        return _read_layout(path, node)
     if "json" in node:
         return JsonWrapper(*shared, _read_names(path, node), node.get("torn"))
     if "remove" in node:
@@ -153,6 +210,17 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
     pattern = f"^(?P<whole>{template.body})"
     return PrefixWrapper(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
+
+
+def _read_layout(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
+    """Read a layout that is given by a conversion pattern of log4j, Log4j 2 or Logback."""
+    try:
+        layout = read_pattern(str(node["pattern"]), str(node.get("how", "known")))
+    except PatternError as error:
+        raise RuleError([Problem(str(path), line_of(node, "pattern"), str(error))]) from None
+    origin = Problem(str(path), 1, str(node["id"]))
+    examples, refuses = tuple(node["examples"]), tuple(node["refuses"])
+    return replace(layout, origin=origin, examples=examples, refuses=refuses)
 
 
 def _read_names(path: Path | FileText, node: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:

@@ -24,6 +24,8 @@ _ABBREVIATIONS = {
 }  # fmt: skip
 _NAMED_ZONES = "|".join(sorted(_ABBREVIATIONS, key=lambda name: (-len(name), name)))
 _REGION = r"(?:\[[A-Z][A-Za-z_]+(?:/[A-Za-z_]+)+\])?"
+# An offset from UTC where one must stand, and the name of a month.
+ZONE = rf"(?:{_NAMED_ZONES}|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)"
 _ZONE = (
     rf"(?P<zone> ?(?:(?:{_NAMED_ZONES})\b|[+-][0-9]{{2}}:?[0-9]{{2}}\b)|[+-][0-9]{{2}}\b)?{_REGION}"
 )
@@ -35,7 +37,8 @@ _MONTHS = (
 )  # fmt: skip
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
 _NAMES = "|".join(_MONTH_OF)
-_MONTH = rf"(?P<mon>(?i:{_NAMES})[a-z]{{0,6}})\.?"
+MONTH = rf"(?i:{_NAMES})[a-z]{{0,6}}"
+_MONTH = rf"(?P<mon>{MONTH})\.?"
 _WEEKDAY = r"(?:(?i:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? )?"
 _GAP = r"(?:T|[ _]+|, ?| ?- ?|:)"
 _NAMED_GROUP = re.compile(r"\(\?P<\w+>")
@@ -53,6 +56,8 @@ class TimeForm:
     order: str = ""
     # The day that its file tells, for times that have no date or no year.
     day: tuple[int, int, int] | None = None
+    # Minutes east of Greenwich, where a pattern says them and not the line.
+    offset: int | None = None
 
     @property
     def unnamed(self) -> str:
@@ -235,6 +240,8 @@ def write_times(fields: pa.StructArray, form: TimeForm) -> tuple[pa.Array, npt.N
     if "zone" in names:
         offsets, zoned = _offsets(fields.field("zone"))
         seconds = seconds - offsets * 60
+    elif form.offset is not None:
+        seconds, zoned = seconds - form.offset * 60, np.ones(count, np.bool_)
     return _render(seconds * 1_000_000 + micros, valid), zoned
 
 

@@ -28,7 +28,7 @@ _FIXED = frozenset({
     "sha256", "how", "election", "manner", "ended", "invariant", "state", "expectation",
     "consequence", "table", "success", "recovery", "from_state", "to_state", "detector",
     "severity", "confidence", "verdict", "status", "about", "means", "beware", "schema", "version",
-    "packs", "rules", "cause", "setting", "mechanism", "topic_id", "format", "limits",
+    "packs", "rules", "cause", "found", "setting", "mechanism", "topic_id", "format", "limits",
 })  # fmt: skip
 _CLIENTS = frozenset({"client", "clients", "group", "groups", "members"})
 _TOPICS = frozenset({"topic", "topics"})

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.file_accounts import configured_patterns, sum_accounts
+from forensics.events.layout_stretches import Stretch
 from forensics.events.log_reader import LogReader
+from forensics.events.packs import Pack, load_rule_set, pack_patterns
+from forensics.events.scan import Scanner
 from forensics.ingest.archive_reader import open_parts, open_splitter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_starts import Lines
@@ -26,17 +31,6 @@ _MASKS = (
     (re.compile(r"(?:NAME[ ]?){3,}"), "NAME ... "),
 )
 _SHAPE_CHARS, _LINE_CHARS, _SHAPES = 120, 160, 10
-
-
-@dataclass
-class Stretch:
-    """Lines, from the first record to the last one, that one layout reads."""
-
-    first: int
-    last: int
-    layout: str
-    found: str
-    records: int
 
 
 @dataclass
@@ -55,10 +49,27 @@ class LayoutTrial:
         yield f"{printable(self.file)}: {self.lines} lines, {self.unread} of them unread"
         for one in self.stretches:
             where = f"lines {one.first}-{one.last}"
-            yield f"  {where:<24} {one.records:>8} records  {one.found:<8}  {printable(one.layout)}"
+            yield f"  {where:<24} {one.records:>8} records  {one.found:<8}  {printable(one.name)}"
         for shape, count in self.shapes.most_common(_SHAPES):
             yield f"  {count:>8} unread  {printable(shape)}"
             yield f"  {'':>15}  {printable(self.examples[shape])}"
+
+
+def configure_reader(splits: Sequence[Split], packs: Sequence[Pack]) -> LogReader:
+    """Return the reader of some packs, and of patterns in configuration that lies with the logs."""
+    rules = load_rule_set(packs)
+    reader = LogReader(rules.layouts, rules.rules, rules.wrappers)
+    if len(splits) == 1 and splits[0].role == "range":
+        return reader
+    scanner = Scanner(reader)
+    rows = (row for split in splits for batch in scanner.scan(split) for row in batch.to_pylist())
+    staged = (row | {"account": json.loads(row["account"])} for row in rows if row["account"])
+    patterns = configured_patterns(sum_accounts(staged).values())
+    if not patterns:
+        return reader
+    pack = pack_patterns("the archive's configuration", patterns, "configuration")
+    rules = load_rule_set([*packs, pack])
+    return LogReader(rules.layouts, rules.rules, rules.wrappers)
 
 
 def try_layouts(splits: Iterable[Split], reader: LogReader) -> Iterator[LayoutTrial]:
@@ -91,13 +102,9 @@ def _add(
         row, last = int(rows[begin]), int(rows[end - 1])
         wrapper = windows.names[int(forms[row])]
         layout = _layout_of(lines, row, groups[lines.kinds[row] - 1])
-        found = "inferred" if windows.is_found(int(forms[row])) else "known"
-        if found == "inferred" and layout.startswith("record"):
-            name = wrapper
-        else:
-            name = "+".join(part for part in (wrapper, layout) if part)
         places = trial.lines + row + 1, trial.lines + last + 1
-        _extend(trial, Stretch(*places, name, found, int(end - begin)))
+        found = windows.hows[int(forms[row])]
+        _extend(trial, Stretch(wrapper, found, 0, layout, *places, int(end - begin)))
     loose = np.zeros(len(lines), np.bool_) if lines.loose is None else lines.loose.copy()
     if not known:
         # What stands before the first record belongs to none.
@@ -124,7 +131,7 @@ def _layout_of(lines: Lines, row: int, group: list[Layout]) -> str:
 def _extend(trial: LayoutTrial, new: Stretch) -> None:
     """Add a stretch; short turns between two layouts are told as one row each."""
     for old in trial.stretches:
-        if (old.layout, old.found) == (new.layout, new.found):
+        if (old.name, old.found) == (new.name, new.found):
             old.last, old.records = new.last, old.records + new.records
             return
     trial.stretches.append(new)

@@ -38,6 +38,8 @@ _TABLES = {
     "cuts": schemas.CUTS,
     "breaches": schemas.BREACHES,
     "files": schemas.FILES,
+    "layouts": schemas.LAYOUTS,
+    "containers": schemas.CONTAINERS,
     "clocks": schemas.CLOCKS,
     "coverage": schemas.COVERAGE,
     "lanes": schemas.LANES,

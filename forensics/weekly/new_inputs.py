@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from forensics.events.file_accounts import FileAccount
+from forensics.ingest.inputs import Inputs
 from forensics.ingest.read_plan import list_files, nothing_to_read_error
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
@@ -47,11 +48,13 @@ class NewInputs:
         return self.digests[name], separator + inside
 
 
-def find_new_inputs(archives: Sequence[str], manifest: Manifest, read_by: str) -> NewInputs:
+def find_new_inputs(inputs: Inputs, manifest: Manifest, read_by: str) -> NewInputs:
     """Find the files that were never read, or that were read by other rules than these."""
-    problems: list[NamePair] = []
+    problems: list[NamePair] = list(inputs.problems)
+    archives = inputs.archives
     # List archives one by one: equal names of different runs are not told apart by each other.
     files = [file for archive in archives for file in list_files([archive], problems)]
+    files += list_files((), problems, spooled=inputs.spooled)
     stale = manifest.stale_containers(read_by)
     containers: dict[str, Container] = {}
     unread: dict[str, str] = {}
@@ -67,7 +70,7 @@ def find_new_inputs(archives: Sequence[str], manifest: Manifest, read_by: str) -
         if digest not in manifest.containers or digest in stale:
             unread.setdefault(digest, path)
     if not containers:
-        raise nothing_to_read_error(archives, problems)
+        raise nothing_to_read_error([*archives, *(name for name, _ in inputs.spooled)], problems)
     digests = {f"c{number}": digest for number, digest in enumerate(sorted(unread))}
     return NewInputs(containers, unread, digests, problems, len(files))
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from forensics import __version__
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
+from forensics.ingest.inputs import Inputs
 from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
 from forensics.weekly.atomic_commit import NOTES_FILE, STORE_FILE, Transaction
@@ -75,9 +76,9 @@ class Store:
         first = self._first_kept
         return sorted(week for week in weeks if first is None or week >= first)
 
-    def find_new(self, archives: Sequence[str]) -> NewInputs:
+    def find_new(self, inputs: Inputs) -> NewInputs:
         """Find in archives what was not read before."""
-        return find_new_inputs(archives, self.manifest, self.rules.reading)
+        return find_new_inputs(inputs, self.manifest, self.rules.reading)
 
     def ingest(
         self, new: NewInputs, staged: Path, accounts: Mapping[str, FileAccount]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from forensics.events.file_accounts import (
     make_event_finalizer,
     sum_accounts,
 )
+from forensics.events.packs import open_packs, packs_to_json
 from forensics.events.scan import STAGED_SCHEMA, load_scanner
 from forensics.ingest.container_accounts import (
     CONTAINER_SPLIT,
@@ -71,12 +73,16 @@ def account_of(one: FileAccount) -> Row:
 
 
 def scan(
-    *archives: Path | str, split_size: int = SPLIT_SIZE, limits: Any = DEFAULT_LIMITS
+    *archives: Path | str,
+    split_size: int = SPLIT_SIZE,
+    limits: Any = DEFAULT_LIMITS,
+    patterns: Sequence[str] = (),
 ) -> Scanned:
-    """Read archives."""
+    """Read archives; `patterns` are those that a user pastes."""
+    packs = packs_to_json(open_packs((), patterns))
     work = plan_reading([str(path) for path in archives], split_size, limits)
     splits = [split for bundle in bundle_splits(work.splits, 2) for split in bundle]
-    batches = [batch for split in splits for batch in load_scanner().scan(split)]
+    batches = [batch for split in splits for batch in load_scanner(packs).scan(split)]
     staged = pa.Table.from_batches(batches, schema=STAGED_SCHEMA).select(
         ["file", "split", "account"]
     )

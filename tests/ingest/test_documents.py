@@ -22,7 +22,7 @@ SEEN = ("kind", "ts", "topic", "partition", "leader", "leader_epoch", "isr", "se
 RECORDS = [*read_records((LOGS / "broker-1/server.log").read_text("utf-8"))][:150]
 
 
-def read(folder: Path, text: str | bytes, **more: int) -> Scanned:
+def read(folder: Path, text: str | bytes, **more: Any) -> Scanned:
     path = folder / "broker-1"
     path.mkdir(exist_ok=True)
     data = text.encode() if isinstance(text, str) else text

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli.app import jobs_folder, make_group
+from forensics.lib.limits import parse_limits
 from forensics.weekly.store_lock import lock_store
 from tests.weekly.audits import Audits, archives_in, ignore_message
 
@@ -102,3 +104,32 @@ def test_only_a_store_can_be_rebuilt(tmp_path: Path) -> None:
 
     assert 1 == result.exit_code
     assert f"Error: {tmp_path} is no store: it has no store.json." in result.stderr
+
+
+def test_the_output_of_a_command_is_audited_by_a_pasted_pattern(tmp_path: Path) -> None:
+    lines = "".join(
+        f"2026-11-18 11:38:{n:02},123 | x{n % 7} [KafkaServer id=1] started\\n" for n in range(40)
+    )
+    audits = Audits(tmp_path / "store")
+    wishes: dict[str, Any] = {"commands": (f"printf '{lines}'",), "log_patterns": ("%d | %X %m%n",)}
+
+    first = audits.run(**wishes)
+    again = audits.run(**wishes)
+
+    assert (first["files"], first["new"], first["events"]) == (1, 1, 40)
+    assert (again["new"], again["week"]) == (0, "2026-W47")
+
+
+def test_limits_hold_in_an_audit_and_are_named(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("[2026-11-18 11:38:00,123] INFO x (kafka.server.KafkaServer)\n" * 400)
+    audits = Audits(tmp_path / "store")
+
+    audits.run(log, limits=parse_limits(["unpacked_bytes=1000"]))
+
+    assert any("unpacked_bytes" in line for line in audits.said)
+
+
+def test_an_audit_of_nothing_is_a_wrong_command_line(tmp_path: Path) -> None:
+    assert 2 == call("audit", "--store", tmp_path / "s").exit_code
+    assert 1 == call("audit", "x", "--store", tmp_path / "s", "--limit", "entrys=5").exit_code

@@ -19,6 +19,14 @@ TITLE = "Coverage"
 MAX_ROWS, MAX_OPEN_ROWS, MAX_NODES = 400, 12, 12
 HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Understood",
         "Damaged", "Clock", "Layout", "Kafka")  # fmt: skip
+LAYOUT_COLUMNS = ("file", "first_line", "last_line", "records", "layout", "found")
+LAYOUT_HEAD = ("Layout", "Found", "Records", "Where")
+HOW_FOUND = {
+    "known": "known",
+    "inferred": "inferred from the lines",
+    "pasted": "given by --log-pattern",
+    "configuration": "in the archive's logging configuration",
+}
 Silence = tuple[int, int, str]
 # The role of files that are no logs.
 _DOCUMENT = "document"
@@ -60,9 +68,32 @@ def render(run: RunOutput) -> Markup:
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
             log_coverage.render(run),
             _listing(run, [*filled, *documents]) if filled or documents else None,
+            _layouts(run),
             container_table.render(run),
         ]
     )
+
+
+def _layouts(run: RunOutput) -> Markup | None:
+    """Say which layouts read how much, and how each was found; of files with several where."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in run.rows("layouts", LAYOUT_COLUMNS):
+        groups.setdefault((row["layout"], row["found"]), []).append(row)
+    if not groups or all(found == "known" for _, found in groups):
+        # The table of logs names those.
+        return None
+    ordered = sorted(groups.items(), key=lambda one: (-sum(r["records"] for r in one[1]), one[0]))
+    rows = (
+        [layout, HOW_FOUND.get(found, found), f"{sum(r['records'] for r in some):,}", _where(some)]
+        for (layout, found), some in ordered[:MAX_ROWS]
+    )
+    return table(LAYOUT_HEAD, rows, caption="How lines were read", numbers=("Records",))
+
+
+def _where(stretches: list[Row]) -> str:
+    first = min(stretches, key=lambda row: (natural_key(row["file"]), row["first_line"]))
+    place = f"{first['file']}, lines {first['first_line']:,} to {first['last_line']:,}"
+    return place if len(stretches) == 1 else f"{count(len(stretches), 'file')}, as {place}"
 
 
 def _listing(run: RunOutput, logs: list[NodeLog]) -> Markup:
