@@ -87,7 +87,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     """Add log archives to a store, week by week, and draw the pages of the weeks they change.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip. What was read before is known by
-    its bytes and not read again; what comes late changes the weeks it tells of. Any order of the
+    its bytes and not read again; what comes late changes the weeks it is about. Any order of the
     same archives gives the same store. A killed run leaves it as it was, or the next completes it.
 
     Weeks are those of ISO 8601, in UTC; a finding belongs to the week in which it begins. STORE has

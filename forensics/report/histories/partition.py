@@ -142,7 +142,7 @@ def _read_rows(
 def _leader_steps(rows: Sequence[Row], window: tuple[int, int]) -> Iterator[OrderedStep]:
     """Yield a step for each leader epoch, and for each time of which no leader is known."""
     if not rows:
-        yield OrderedStep(window[0], 0, _unknown_leader(*window, "no line tells of a leader"))
+        yield OrderedStep(window[0], 0, _unknown_leader(*window, "no line names a leader"))
         return
     yield from _epochs_before(rows[0], window)
     position = window[0]
@@ -166,7 +166,7 @@ def _epochs_before(first: Row, window: tuple[int, int]) -> Iterator[OrderedStep]
             f"leader epoch{'s' if epoch > 1 else ''} {phrases.format_ranges(range(min(epoch, 3)))}"
         )
         which = which if epoch <= 3 else f"leader epochs 0 to {epoch - 1}"
-        text = f"{which} came before; no line tells of {'them' if epoch > 1 else 'it'}"
+        text = f"{which} came before; no line mentions {'them' if epoch > 1 else 'it'}"
         step = _unknown_leader(None if start is None else window[0], start, text)
         yield OrderedStep(window[0], 0, step)
 

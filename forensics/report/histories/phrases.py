@@ -168,7 +168,7 @@ def _undecided(leaders: Sequence[Step]) -> Iterator[str]:
         if step.facts["clean"] is None and (step.facts["leader"] or 0) >= 0
     ]
     if epochs:
-        yield f"clean or not cannot be told of epoch {format_ranges(sorted(epochs))}"
+        yield f"whether epoch {format_ranges(sorted(epochs))} began cleanly is not known"
 
 
 def _leaderless(leaders: Sequence[Step], shown: ShownTime) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _moves(steps: Sequence[Step]) -> str:
     for step in _of_kind(steps, "moves"):
         moves[step.facts["move"]] += step.facts["count"]
     if not moves:
-        return "no line tells of a partition that it led"
+        return "no line names a partition that it led"
     return f"took over {count(moves['took'], 'partition')} and lost {moves['lost']:,}"
 
 

@@ -53,7 +53,7 @@ GLOSSARY = {
         "A replica from outside the ISR becomes leader; what it does not have is cut from all "
         "others."
     ),
-    "Clean change of leader": (
+    "Clean failover": (
         "A replica from the ISR becomes leader: nothing that acks=all acknowledged is lost."
     ),
     "Preferred election": "Leadership goes back to the first replica of a partition; routine.",

@@ -127,7 +127,7 @@ def _elections(run: RunOutput) -> str:
         for row in grouped.to_pylist():
             counts[row["kind"]] += row["count_all"]
     texts = [f"{counts[kind]:,} {words}" for kind, words in ELECTION_KINDS.items() if counts[kind]]
-    return f"Lines that tell of elections: {', '.join(texts) or 'none'}."
+    return f"Lines about elections: {', '.join(texts) or 'none'}."
 
 
 def _findings(run: RunOutput) -> Markup | None:

@@ -188,7 +188,7 @@ def test_holes_between_and_before_leader_epochs_are_said_to_be_unknown(
         (START + 20_000, START + 30_000),
         (START + 50_000, START + END),
     ] == unknown
-    assert "leader epochs 0 to 3 came before; no line tells of them" in shown(story)
+    assert "leader epochs 0 to 3 came before; no line mentions them" in shown(story)
     assert "epoch 5: unknown: the epoch was, but no line says who led" in shown(story)
     assert "who led is not known for 2 min 10 s (4 stretches)" in story.summary
 
@@ -346,12 +346,12 @@ def test_a_controller_is_told_by_its_reigns(unclean: Path) -> None:
     [
         (
             Selection(("metrics-firehos-1",)),
-            "nothing of partition metrics-firehos-1. Nearest: metric",
+            "not name partition metrics-firehos-1. Nearest: metric",
         ),
-        (Selection(("orders-v2-9",)), "of topic orders-v2 they tell of 0 to 7."),
+        (Selection(("orders-v2-9",)), "of topic orders-v2 they name 0 to 7."),
         (Selection(("orders",)), "for all partitions of a topic: --topic orders"),
-        (Selection(topics=("orders-v3",)), "nothing of topic orders-v3. Nearest: orders-v2."),
-        (Selection(brokers=(9,)), "nothing of broker 9. Nearest: 1, 2, 3, 100."),
+        (Selection(topics=("orders-v3",)), "not name topic orders-v3. Nearest: orders-v2."),
+        (Selection(brokers=(9,)), "not name broker 9. Nearest: 1, 2, 3, 100."),
         (Selection(brokers=(1,), start="soon"), "--from soon: write a time in UTC, such as"),
         (
             Selection(brokers=(1,), start="2020-01-01", end="2020-01-02"),
