@@ -126,7 +126,7 @@ dist: $(READY) ## Build into dist/: sdist, wheel, and the zip for spark-submit -
 	done
 
 # Beside Spark, which a cluster has, and this package, which --py-files brings.
-EXECUTORS := isal|msgspec|numpy|pyarrow|pyyaml
+EXECUTORS := hyperscan|isal|msgspec|numpy|pyarrow|pyyaml
 
 dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-submit --archives
 	@rm -rf build/executors && mkdir -p build dist

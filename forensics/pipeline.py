@@ -47,6 +47,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
+from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import find_cluster_ids, refuse_several_clusters
@@ -202,6 +203,8 @@ def scan_archives(
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
+    for change in settle_zone_changes(files.values()):
+        notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):

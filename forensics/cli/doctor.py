@@ -176,7 +176,18 @@ def _required_packages() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             listed = []
     found = [match for match in map(_REQUIREMENT.match, listed) if match]
-    return [(one[1], one[2].strip()) for one in found if "extra" not in (one[3] or "")]
+    return [(one[1], one[2].strip()) for one in found if _applies(one[3] or "")]
+
+
+def _applies(marker: str) -> bool:
+    """Return whether a requirement is one of this machine, and of no extra."""
+    if not marker.strip(" ;") or "extra" in marker:
+        return "extra" not in marker
+    if importlib.util.find_spec("packaging") is None:
+        return False
+    from packaging.markers import Marker  # noqa: PLC0415 - only where it is
+
+    return Marker(marker.strip(" ;")).evaluate()
 
 
 def _satisfies(have: str, wanted: str) -> bool:

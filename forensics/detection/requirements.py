@@ -67,7 +67,7 @@ class Visibility:
             return f"there is no {requirements.description} in the archive"
         if requirements.events and not self.has_kinds(*requirements.events):
             kinds = " or ".join(kind.replace("_", " ") for kind in requirements.events)
-            return f"no line states {kinds}"
+            return f"no line mentions {kinds}"
         names = [row["kafka_version"] for row in self.files if row["role"] in requirements.roles]
         versions = [version for name in names if name and (version := parse_version(name))]
         if requirements.since is None or not versions or max(versions) >= requirements.since:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forensics.engine.base import Batches, EventReader, GroupReducer
-from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_plan import Split
 from forensics.lib.arrow_io import write_table
 
@@ -23,6 +23,7 @@ class LocalEngine:
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
         scanner = load_scanner(overlays, context=context)
+        scanner.reader.search_at_once(compile_patterns(splits, overlays, context=context))
         batches = (batch for split in splits for batch in scanner.scan(split))
         write_table(pa.Table.from_batches(batches, STAGED_SCHEMA), target)
 

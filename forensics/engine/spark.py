@@ -33,7 +33,8 @@ from forensics.engine import java
 from forensics.engine.base import Batches, EventReader, GroupReducer
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ArchiveError, ForensicsError
-from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.events.log_reader import Compiled
+from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
@@ -83,7 +84,8 @@ class ScanTasks:
     """Runs the tasks whose numbers it is given.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
-    only give context, too; `meter` is the folder where tasks note how far they are.
+    only give context, too; `meter` is the folder where tasks note how far they are; `compiled` are
+    the patterns of rules for Hyperscan.
     """
 
     bundles: Sequence[Sequence[Split]]
@@ -91,6 +93,7 @@ class ScanTasks:
     meter: str
     context: bool
     is_local: bool = False
+    compiled: Compiled = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the events and accounts of each task."""
@@ -100,9 +103,11 @@ class ScanTasks:
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         meter = ReadCounter(self.meter, number)
+        scanner = load_scanner(self.overlays, context=self.context)
+        scanner.reader.search_at_once(self.compiled)
         for split in self.bundles[number]:
             try:
-                yield from load_scanner(self.overlays, context=self.context).scan(split, meter)
+                yield from scanner.scan(split, meter)
             except FileNotFoundError as error:
                 raise ArchiveError(_missing_file(split.path, is_local=self.is_local)) from error
             meter.finish(split.bytes)
@@ -194,7 +199,8 @@ class SparkEngine:
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
             counted = Observation()
             is_local = str(self.session.sparkContext.master).startswith("local")
-            work = ScanTasks(bundles, overlays, str(meter), context, is_local)
+            compiled = compile_patterns(splits, overlays, context=context)
+            work = ScanTasks(bundles, overlays, str(meter), context, is_local, compiled)
             rows = numbers.mapInArrow(work, from_arrow_schema(STAGED_SCHEMA))
             rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
             rows.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -37,6 +37,7 @@ from forensics.events.layout_stretches import (
     stretch_rows,
 )
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
+from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.ingest.conversion_patterns import find_fitting
 from forensics.lib.secrets import mask_text
@@ -181,11 +182,15 @@ class FileAccount:
     zoned: int = 0
     writers: Counter[str] = field(default_factory=Counter)
     # the servers whose settings it holds, with their log folders
-    folders: set[tuple[str, str]] = field(default_factory=set)
+    folders: list[tuple[str, str]] = field(default_factory=list)
     bases: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
+    # its lines that tell a moment by its own clock and since 1970: line, logged micros, epoch ms
+    clocks: list[tuple[int, int, int]] = field(default_factory=list)
+    # what is added to its times where the offset from UTC changes
+    shifts: list[Shift] = field(default_factory=list)
     # its longest silences, and the number of records by the first letter of their level
     gaps: list[Gap] = field(default_factory=list)
     levels: Counter[str] = field(default_factory=Counter)
@@ -372,7 +377,9 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)
     total.writers.update(account["writers"])
-    total.folders.update((server, folder) for server, folder in account.get("folders", ()))
+    total.clocks += [(base + line, at, epoch) for line, at, epoch in account.get("clocks", ())]
+    named = ((server, folder) for server, folder in account.get("folders", ()))
+    total.folders = sorted({*total.folders, *named})
     total.rules.update(account.get("rules", {}))
     total.notes += account["notes"]
     total.broken = total.broken or account["broken"]
@@ -427,9 +434,12 @@ def make_event_finalizer(
     bases: list[int] = []
     nodes: list[str | None] = []
     shared: dict[int, Placement] = {}
+    shifts: dict[int, Sequence[Shift]] = {}
     for name, file in files.items():
         if file.duplicate_of is None:
             for split, base in file.bases.items():
+                if file.shifts:
+                    shifts[len(keys)] = file.shifts
                 if file.placement:
                     shared[len(keys)] = file.placement
                 keys.append(f"{split} {name}")
@@ -450,6 +460,8 @@ def make_event_finalizer(
             columns["line"] = pc.add(columns["line"], starts.take(index))
             voices, places = columns["node"], names.take(index).cast(pa.string())
             columns["node"] = place_shared(places, index, columns["line"], voices, shared)
+            if shifts:
+                columns["ts"] = shift_events(columns["ts"], index, columns["line"], shifts)
             if is_yearless:
                 columns["ts"] = settle_years(columns["ts"], window)
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)

@@ -11,7 +11,8 @@ from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule
 from forensics.ingest.record_splitter import Records, RecordSplitter
 from forensics.ingest.wrapper_base import Wrapper
-from forensics.lib.secrets import mask_column
+from forensics.lib.pattern_set import PatternSet, open_pattern_set
+from forensics.lib.secrets import list_probes, mask_column
 from forensics.parsing.entries import (
     extract_records,
     group_layouts,
@@ -21,6 +22,9 @@ from forensics.parsing.entries import (
 from forensics.parsing.layout_judge import LayoutJudge
 from forensics.parsing.layouts import Layout
 from forensics.parsing.prefilter import Prefilter
+
+# Patterns of rules and of secrets as one database each, for processes on machines like this one.
+Compiled = tuple[bytes, ...]
 
 
 class LogReader:
@@ -39,10 +43,33 @@ class LogReader:
         self.wrappers = wrappers
         self.matcher = Matcher(rules)
         self.judge = LayoutJudge(self.groups, self.matcher.loggers)
+        self._secrets: PatternSet | None = None
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,
             has_wildcards=self.matcher.has_wildcard_rules,
         )  # fmt: skip
+
+    def compile_patterns(self) -> Compiled:
+        """Compile the cheap patterns of all rules for `search_at_once`; empty where nothing can."""
+        sets = [open_pattern_set(patterns) for patterns in self._list_patterns()]
+        return tuple(one.to_bytes() for one in sets if one)
+
+    def search_at_once(self, compiled: Compiled) -> None:
+        """Search for all cheap patterns at once from now on, by what `compile_patterns` returned.
+
+        The events are the same. It is not worth while for a few lines.
+        """
+        if self._secrets or not compiled:
+            return
+        rules, self._secrets = map(open_pattern_set, self._list_patterns(), compiled)
+        if rules:
+            self.matcher.search_at_once(rules)
+            self._filter.search_at_once(rules)
+
+    def _list_patterns(self) -> tuple[list[str], list[str]]:
+        """Return those of rules, and those of secrets."""
+        probes = {probe for some in self.matcher.probes.values() for probe in some}
+        return sorted(probes), list_probes()
 
     def split_records(self, lines: Sequence[str]) -> Records | None:
         """Split lines into records."""
@@ -61,7 +88,7 @@ class LogReader:
 
     def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Parse records as entries, with secrets masked: nothing that follows ever sees one."""
-        return parse_extracted(_mask_secrets(records), self.groups)
+        return parse_extracted(_mask_secrets(records, self._secrets), self.groups)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of entries."""
@@ -80,9 +107,9 @@ class LogReader:
         return self.match(self.parse(self.prefiltered(records)))
 
 
-def _mask_secrets(records: pa.RecordBatch) -> pa.RecordBatch:
+def _mask_secrets(records: pa.RecordBatch, probes: PatternSet | None) -> pa.RecordBatch:
     # Both columns at once: every use of a pattern has its price.
-    both = mask_column(pa.concat_arrays([records["text"], records["more"]]))
+    both = mask_column(pa.concat_arrays([records["text"], records["more"]]), probes)
     for index, name in enumerate(("text", "more")):
         part = both.slice(index * len(records), len(records))
         column = records.schema.get_field_index(name)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from forensics.events.error_codes import canonical_errors
 from forensics.events.rules import MORE, ListItems, Rule, Wording
 from forensics.ingest.found_layout import UNNAMED
+from forensics.lib.pattern_set import PatternSet
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
@@ -302,6 +303,11 @@ class Matcher:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
         self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
+        self._at_once: PatternSet | None = None
+
+    def search_at_once(self, patterns: PatternSet) -> None:
+        """Search for all cheap patterns at once from now on."""
+        self._at_once = patterns
 
     @property
     def loggers(self) -> list[str]:
@@ -334,19 +340,45 @@ class Matcher:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
+        likely = _find_likely(entries["message"], self._at_once)
         parts = [
             part
             for logger, numbers, messages in self._by_known_logger(entries)
-            for part in self._match_logger(entries, logger, numbers, messages)
+            for part in (
+                self._match_logger(entries, logger, numbers, messages)
+                if likely is None
+                else self._match_likely(entries, logger, numbers, likely)
+            )
         ]
-        parts += self._match_unnamed(entries)
+        parts += self._match_unnamed(entries, likely)
         if self.has_wildcard_rules:
             taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
             quoted = _find_quoted_errors(entries, taken)
             parts += self._match_logger(entries, ANY_LOGGER, *quoted)
         return build_events(entries, parts)
 
-    def _match_unnamed(self, entries: pa.RecordBatch) -> Iterator[MatchedEvents]:
+    def _match_likely(
+        self, entries: pa.RecordBatch, logger: str, numbers: Rows, likely: Likely
+    ) -> Iterator[MatchedEvents]:
+        """Match as `_match_logger` does, but ask each wording only for the likely messages."""
+        hits = self._hits[logger]
+        free = np.zeros(len(entries), np.bool_)
+        free[numbers] = True
+        for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
+            rule, wording = self._by_logger[logger][number]
+            rows = likely.get(wording.template.probe)
+            rows = np.zeros(0, np.int64) if rows is None else rows[free[rows]]
+            if not len(rows):
+                continue
+            rows, fields = self._match_wording(entries["message"], wording, rows)
+            if len(rows):
+                yield from _build_matched(rows, entries, fields, rule, wording)
+                hits[number] += len(rows)
+                free[rows] = False
+
+    def _match_unnamed(
+        self, entries: pa.RecordBatch, likely: Likely | None
+    ) -> Iterator[MatchedEvents]:
         """Match records whose layout names no logger: only what one rule alone may take counts."""
         numbers = _rows_of_logger(entries, UNNAMED)
         if not len(numbers):
@@ -365,7 +397,13 @@ class Matcher:
             for wording in rules[name].wordings:
                 if len(wording.template.longest_literal) < _UNMISTAKABLE:
                     continue
-                rows, fields = self._match_wording(messages, wording)
+                some = None
+                if likely is not None:
+                    asked = likely.get(wording.template.probe)
+                    if asked is None:
+                        continue
+                    some = np.flatnonzero(np.isin(numbers, asked, assume_unique=True))
+                rows, fields = self._match_wording(messages, wording, some)
                 if len(rows):
                     fresh = ~taken[rows]
                     taken[rows] = True
@@ -425,15 +463,48 @@ class Matcher:
             left[rows] = False
             numbers, messages = numbers[left], messages.filter(pa.array(left))
 
-    def _match_wording(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
-        """Return the numbers of the messages that a wording matches, and what it captures."""
-        hits = pc.match_substring(messages, wording.template.longest_literal)
-        rows = np.flatnonzero(hits.to_numpy(zero_copy_only=False))
+    def _match_wording(
+        self, messages: pa.Array, wording: Wording, rows: Rows | None = None
+    ) -> tuple[Rows, pa.StructArray]:
+        """Return the numbers of the messages that a wording matches, and what it captures.
+
+        `rows` are those that have its probe, if that is known.
+        """
+        if rows is None:
+            hits = pc.match_substring(messages, wording.template.longest_literal)
+            rows = np.flatnonzero(hits.to_numpy(zero_copy_only=False))
         if not len(rows):
             return rows, None
         fields = pc.extract_regex(messages.take(pa.array(rows)), wording.template.pattern)
         fits = fields.is_valid()
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
+
+
+# The messages that have the probe of a wording, by the probe.
+Likely = Mapping[str, Rows]
+
+
+def _find_likely(messages: pa.Array, patterns: PatternSet | None) -> Likely | None:
+    found = patterns.find(messages) if patterns else None
+    if found is None or patterns is None:
+        return None
+    numbers, rows = found
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+    probes = list(patterns.numbers)
+    likely = (
+        {
+            probes[numbers[begin]]: some
+            for begin, some in zip(begins, np.split(rows, begins[1:]), strict=True)
+        }
+        if len(begins)
+        else {}
+    )
+    # A pattern may span the lines of a message, of which a probe has only one.
+    long = pc.fill_null(pc.match_substring(messages, "\n"), False)
+    more = np.flatnonzero(long.to_numpy(zero_copy_only=False))
+    if len(more):
+        likely = {one: np.union1d(likely.get(one, more), more) for one in probes}
+    return likely
 
 
 def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:

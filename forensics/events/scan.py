@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from forensics.events.documents.facts import MAX_WHOLE_BYTES
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
 from forensics.events.layout_stretches import StretchCounter
-from forensics.events.log_reader import LogReader
+from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.events.piece_parts import PieceParts
@@ -49,6 +49,8 @@ from forensics.schemas import EVENTS
 STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
 # So much text is matched at once: Arrow compiles a pattern each time it is used.
 _MATCH_BATCH_BYTES = 32 << 20
+# Starts of a process tell how far its clock is from UTC; so many of them are kept.
+_CLOCK, _MAX_CLOCKS = "process_clock", 1000
 # So much of the head of a file that nothing reads is kept, to try patterns on.
 _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
@@ -65,6 +67,19 @@ def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     rules = load_rule_set(packs_from_json(overlays))
     active = rules.active_rules(context=context)
     return Scanner(LogReader(rules.layouts, active, rules.wrappers))
+
+
+# Half a second goes into compiling all patterns: as much as these take longer without.
+_MANY_SPLITS, _MANY_BYTES = 64, 32 << 20
+
+
+def compile_patterns(
+    splits: Sequence[Split], overlays: str = "", *, context: bool = False
+) -> Compiled:
+    """Compile the cheap patterns of all rules, if there is so much to read that it pays."""
+    if len(splits) < _MANY_SPLITS and sum(split.bytes for split in splits) < _MANY_BYTES:
+        return ()
+    return load_scanner(overlays, context=context).reader.compile_patterns()
 
 
 class Scanner:
@@ -176,6 +191,8 @@ class _PieceSummary:
         # events with a number beyond its column
         self.impossible = 0
         self.is_host_log = False
+        # the lines that tell a moment by the clock of the process and since 1970
+        self.clocks: list[tuple[int, int, int]] = []
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
@@ -206,6 +223,11 @@ class _PieceSummary:
     def add_events(self, events: pa.RecordBatch) -> None:
         self.events += len(events)
         self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
+        timed = events.filter(pc.and_(events["epoch_ms"].is_valid(), events["ts"].is_valid()))
+        if len(timed):
+            timed = timed.filter(pc.equal(timed["kind"], _CLOCK))
+            moments = (timed["line"], timed["ts"].cast(pa.int64()), timed["epoch_ms"])
+            self.clocks += zip(*(one.to_pylist() for one in moments), strict=True)
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
 
@@ -277,6 +299,7 @@ class _PieceSummary:
             "cuts": self.parts.cuts,
             "stretches": self.parts.stretches,
             "origins": self.parts.to_accounts(counts, layouts),
+            "clocks": self.clocks[:_MAX_CLOCKS],
             "impossible": self.impossible,
             "yearless": self.is_host_log,
             "rules": self._rules,

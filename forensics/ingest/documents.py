@@ -53,7 +53,7 @@ MakeDocument = Callable[[Sequence[ObjectReader]], Document]
 
 def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     """Find how a file must be read as a whole, by its head; None if it is read line by line."""
-    readers = [one.reader for one in wrappers if isinstance(one, JsonWrapper)]
+    readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
     make = _judge(head[:HEAD_BYTES], readers) if readers else None
     return make(readers) if make else None
 

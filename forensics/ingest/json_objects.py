@@ -65,6 +65,8 @@ _STORED_LINES = {"log", "textpayload", "logmessage", "logentry", "raw", "line"}
 _NO_LOGGER = "-"
 # kafkajs writes its own lines as objects, and rules read them as they are.
 _OBJECTS_AS_LINES = {"kafkajs"}
+# What Kafka's own brackets hold; Filebeat writes "unknown" where a message has none.
+_COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
 
 
@@ -225,7 +227,8 @@ class ObjectReader:
         if logger in _OBJECTS_AS_LINES:
             return _write_object(node, stamp, level, logger, message)
         component = values.get("component")
-        if isinstance(component, str) and not message.startswith("["):
+        named = isinstance(component, str) and _COMPONENT.search(component)
+        if named and not message.startswith("["):
             message = f"[{component}] {message}"
         first, line_break, rest = message.partition("\n")
         below = (line_break + rest).rstrip("\n")

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,10 @@ _MARKS = b"\xef\xbb\xbf\x1e"
 _PAIR = re.compile(
     rb'"((?:[^"\\\n]|\\.){1,128})"\s*:\s*(?:("(?:[^"\\\n]|\\[^\n])*(?:"|\\?\n?\Z))|(-?[0-9][0-9.]{0,30}))'
 )
+_PAIRS = re.compile(
+    rb'^[A-Za-z_@][\w.@/-]*=(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s"=]*)[ \t]+[A-Za-z_@][\w.@/-]*='
+)
+_KEY_AND_VALUE = re.compile(rb'([A-Za-z_@][\w.@/-]*)=("(?:[^"\\\n]|\\[^\n])*"?|[^\s"]*)')
 # What says that a line goes on in the next one, as CRI, journald and Docker's drivers write it.
 _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
     "logtag": ("P",),
@@ -64,28 +69,16 @@ class JsonWrapper(Wrapper):
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Write what the objects hold; all other lines stay as they are."""
-        firsts = texts.data[texts.starts]
-        lasts = texts.stops - 1
-        for line_break in b"\n\r":
-            lasts -= texts.data[np.maximum(lasts, 0)] == line_break
-        closed = texts.data[np.maximum(lasts, 0)]
-        maybe = texts.stops - texts.starts > 2
-        maybe &= (firsts == _OBJECT[0]) | (firsts == _ARRAY[0]) | np.isin(closed, _CLOSERS)
-        rows = np.flatnonzero(maybe)
+        rows = self._find_rows(texts)
         lines = texts.to_arrow()
         carried, torn = (np.zeros(len(texts), np.bool_) for _ in range(2))
         written: dict[int, bytes] = {}
         origins: dict[int, bytes] = {}
         read = self.reader.read
         for row, line in zip(rows.tolist(), lines.take(pa.array(rows)).to_pylist(), strict=True):
-            try:
-                node = decode_object(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                node = find_object(line)
-            if type(node) is not dict:
-                node = find_object(line)
+            node = self._parse(line)
             told = read(node) if node is not None else None
-            if told is None:
+            if node is None or told is None:
                 continue
             carried[row] = True
             text = to_bytes(told.text)
@@ -108,14 +101,33 @@ class JsonWrapper(Wrapper):
             _join_origins(texts.origins, origins, len(texts)),
         )
 
+    def _find_rows(self, texts: TextBuffer) -> npt.NDArray[np.int64]:
+        """Find the lines that may be objects."""
+        firsts = texts.data[texts.starts]
+        lasts = texts.stops - 1
+        for line_break in b"\n\r":
+            lasts -= texts.data[np.maximum(lasts, 0)] == line_break
+        closed = texts.data[np.maximum(lasts, 0)]
+        maybe = texts.stops - texts.starts > 2
+        maybe &= (firsts == _OBJECT[0]) | (firsts == _ARRAY[0]) | np.isin(closed, _CLOSERS)
+        rows: npt.NDArray[np.int64] = np.flatnonzero(maybe)
+        return rows
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            node = decode_object(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return find_object(line)
+        return node if type(node) is dict else find_object(line)
+
     def open(self, line: bytes) -> ReadObject | None:
         """Read a line; None if it holds nothing of a log."""
-        node = find_object(line)
+        node = self._parse(line)
         return None if node is None else self.reader.read(node)
 
     def learn(self, lines: Sequence[bytes]) -> JsonWrapper | None:
         """Find the key that holds whole records, where no name tells it."""
-        nodes = [node for node in map(find_object, lines) if node is not None]
+        nodes = [node for node in map(self._parse, lines) if node is not None]
         unknown = [node for node in nodes if self.reader.read(node) is None]
         if 2 * len(unknown) <= len(nodes):
             return None
@@ -138,6 +150,31 @@ class JsonWrapper(Wrapper):
 
 
 _CLOSERS = np.frombuffer(b"}]", np.uint8)
+
+
+class PairsWrapper(JsonWrapper):
+    """Each line is pairs of keys and values: `level=info msg="a text"`."""
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line begins with two pairs."""
+        return _PAIRS.match(line) is not None
+
+    def learn(self, lines: Sequence[bytes]) -> None:
+        """Learn nothing: without known keys, pairs may be anything."""
+
+    def _find_rows(self, texts: TextBuffer) -> npt.NDArray[np.int64]:
+        looks = pc.match_substring_regex(texts.to_arrow(), _PAIRS.pattern)
+        rows: npt.NDArray[np.int64] = np.flatnonzero(looks.to_numpy(zero_copy_only=False))
+        return rows
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        if not _PAIRS.match(line):
+            return None
+        found: dict[str, Any] = {}
+        for key, value in _KEY_AND_VALUE.findall(line.rstrip(b"\r\n")):
+            read = _read_string(value) if value[:1] == b'"' else value.decode("utf-8", "replace")
+            found.setdefault(key.decode(), read)
+        return found
 
 
 def _may_hold(line: bytes) -> bool:

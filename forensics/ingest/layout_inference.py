@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from forensics.ingest.found_layout import found_layout
-from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_form, gap_parts
+from forensics.ingest.gap_patterns import gap_form, gap_parts
+from forensics.ingest.message_columns import MESSAGE, LinePattern
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
@@ -26,26 +28,15 @@ _MAX_ELEMENTS = 6
 # Two times that belong together, or a time and a level, have no more than this between them.
 _NEAR, _CLOSE = 160, 8
 _OPENERS = re.compile(r"[\[(<{]*$")
-_CLOSERS = re.compile(r"[\])}>|:;,\"'\s-]*")
-_LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
-_BRACKET = re.compile(r"\[([^\[\]\n]*)\](?=\s|$)")
 _TOKEN = re.compile(r"[A-Za-z_][\w$]*(?:[.][\w$-]+)*(?:-[\w$]+)*")
-_PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?::(?:[0-9]+|%L|\?))?"
-_METHOD = r"\.[\w$<>]+(?:\([\w$.]*:?[0-9]*\))?" + _PLACE
+_PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?:[:@](?:[0-9]+|%L|\?))?"
+_METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + _PLACE
 _PLACE_AT, _METHOD_AT = re.compile(_PLACE), re.compile(_METHOD)
 _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
-_MESSAGE = r"(?P<message>[^\n]*?)"
-# Brackets that Kafka's own messages begin with name what they speak of.
-# Words that stand between every logger and its message.
-_SHARED_WORDS = re.compile(
-    r"\s*(?:[a-z]+\s+)?[\])}>|:;,\"'-]+(?=\s)|\s*(?:log|LOG)(?=\s)|\s*\w+=[\"']?"
-)
-_MIN_WORDS = 8
 _END_QUOTE = re.compile(r"\"[,\])}]*\s*$")
-_OWN_BRACKET = re.compile(r"=|[a-z] (?:on |id )?.*[0-9]$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
 _REGULAR_PARTS = 12
@@ -58,38 +49,6 @@ class _Element:
     kind: str
     begin: int
     end: int
-
-
-@dataclass
-class _Pattern:
-    """A pattern that grows from left to right, and how people would write it."""
-
-    source: str = ""
-    shown: str = ""
-    has_logger: bool = False
-    has_origin: bool = False
-    rests: list[str] = field(default_factory=list)
-
-    def add(self, source: str, shown: str) -> None:
-        self.source += source
-        self.shown += shown
-
-    def add_parts(self, parts: Sequence[GapPart]) -> None:
-        for part in parts:
-            self.add(part.pattern, part.shown)
-
-    def add_named(self, parts: Sequence[GapPart]) -> None:
-        """Add parts of a prefix; the first names in it may say who wrote the line."""
-        naming = [at for at, part in enumerate(parts) if part.names]
-        if naming and not self.has_origin:
-            self.has_origin = True
-            first, last = naming[0], naming[-1] + 1
-            self.add_parts(parts[:first])
-            self.source += "(?P<origin>"
-            self.add_parts(parts[first:last])
-            self.source += ")"
-            parts = parts[last:]
-        self.add_parts(parts)
 
 
 @dataclass(frozen=True)
@@ -158,7 +117,7 @@ def infer_layout(
     head = _find_head([(line, _elements(line)) for line in lines])
     if head is None:
         return ()
-    prefix, pattern = _Pattern(), _Pattern()
+    prefix, pattern = LinePattern(), LinePattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
     for at in range(begin):
         prefix.add_named(gap_parts(head.gaps(at)))
@@ -256,6 +215,10 @@ def _is_complete(
     if "level" not in kinds or (kind != "level" and not has_time):
         return False
     at = len(kinds)
+    further = [row for row in some if len(row[1]) > at and row[1][at].kind == kind]
+    if kind != "level" and _is_regular(kind, at, some):
+        # Lines without a head of their own, such as those of a stack trace, may be the most.
+        some = further
     if kind == "level":
         # A collector's level stands before a time, and the record's own directly after it.
         near = [
@@ -284,7 +247,7 @@ def _unnamed(kind: str) -> str:
 
 
 def _read_head(
-    head: _Head, begin: int, prefix: _Pattern, pattern: _Pattern, loggers: Collection[str]
+    head: _Head, begin: int, prefix: LinePattern, pattern: LinePattern, loggers: Collection[str]
 ) -> TimeForm | None:
     """Add the elements of a head and what stands between them; return the form of its time."""
     time = None
@@ -342,7 +305,7 @@ def _split_logger(
     return [before for before, _, _ in found], afters, all("." in one for _, _, one in found)
 
 
-def _add_logger(pattern: _Pattern, dotted: bool) -> None:
+def _add_logger(pattern: LinePattern, dotted: bool) -> None:
     pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){_PLACE}", "%c")
     pattern.has_logger = True
 
@@ -376,116 +339,36 @@ def is_logger(name: str, loggers: Collection[str]) -> bool:
     return known or (package and last[:1].isupper())
 
 
-def _read_rest(pattern: _Pattern, loggers: Collection[str]) -> tuple[float, str | None]:
+def holds_logger(text: str, loggers: Collection[str]) -> bool:
+    """Return True if a text holds the name of one of Kafka's loggers."""
+    return bool(_find_loggers(text, loggers))
+
+
+def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, str | None]:
     """Add what follows the head: separators, thread, logger, message.
 
     Returns the share of lines with a known logger, and the pattern of the end of a record.
     """
-    for _ in range(3):
-        size = len(pattern.source)
-        _strip_closers(pattern)
-        _strip_label(pattern)
-        _strip_thread(pattern, loggers)
-        if len(pattern.source) == size:
-            break
+    pattern.strip_columns(partial(holds_logger, loggers=loggers), after_logger=pattern.has_logger)
     some = [rest for rest in pattern.rests if rest.strip()]
     if pattern.has_logger or not some:
-        pattern.add(_MESSAGE, "%m")
+        pattern.add_message()
         return (1.0 if pattern.has_logger else 0.0), None
     tail_share, tail, tail_shown = _find_tail(some, loggers)
     front_share, front = _find_front(some, loggers)
     if tail is not None and (tail_share >= _MIN_SURE or tail_share >= front_share):
-        pattern.add(_MESSAGE, f"%m{tail_shown}")
+        pattern.strip_columns(partial(holds_logger, loggers=loggers), after_logger=True)
+        pattern.add(MESSAGE, f"%m{tail_shown}")
         return tail_share, tail
     if front is not None:
-        pattern.add(front.source, front.shown)
+        pattern.rests = some
+        pattern.take(front.source, front.shown)
         pattern.has_logger = True
-        behind = re.compile("^" + front.source)
-        cut = [(rest, behind.match(rest)) for rest in some]
-        pattern.rests = [rest[match.end() :] for rest, match in cut if match]
-        _strip_round_thread(pattern)
-        _add_message(pattern)
+        pattern.strip_columns(partial(holds_logger, loggers=loggers), after_logger=True)
+        pattern.add_message()
         return front_share, None
-    pattern.add(_MESSAGE, "%m")
+    pattern.add_message()
     return 0.0, None
-
-
-def _strip_closers(pattern: _Pattern) -> None:
-    """Take off the signs between the head and what follows."""
-    runs = [_CLOSERS.match(rest)[0] for rest in pattern.rests]  # type: ignore[index]
-    forms = Counter(re.sub(r"\s+", "", run) for run in runs)
-    if len(forms) != 1:
-        runs = [common_prefix([run.strip() for run in runs])] * len(runs)
-        cut = [
-            re.match(rf"\s*{re.escape(run)}\s*", rest)  # the signs that all have, and blanks
-            for run, rest in zip(runs, pattern.rests, strict=True)
-        ]
-        signs = runs[0] if runs else ""
-        pattern.rests = [
-            rest[match.end() :] if match else rest
-            for rest, match in zip(pattern.rests, cut, strict=True)
-        ]
-        pattern.add(rf"[ \t]*{re.escape(signs)}[ \t]*", f"{signs} ")
-        return
-    parts = gap_parts(runs)
-    for part in parts:
-        # Padding differs from line to line, in lines that no sample holds too.
-        blank = part.kind == "blank"
-        pattern.add(r"[ \t]*" if blank else part.pattern, " " if blank else part.shown)
-    pattern.rests = [rest[len(run) :] for rest, run in zip(pattern.rests, runs, strict=True)]
-
-
-def _strip_label(pattern: _Pattern) -> None:
-    shared = common_prefix(pattern.rests)
-    label = _LABEL.match(shared)
-    if label and len(pattern.rests) > 2 and len(set(pattern.rests)) > 2:
-        pattern.add(re.escape(label[0]), label[0])
-        pattern.rests = [rest[label.end() :] for rest in pattern.rests]
-
-
-def _strip_thread(pattern: _Pattern, loggers: Collection[str]) -> None:
-    """Take off a thread in brackets, unless messages begin with such brackets themselves."""
-    found = [_BRACKET.match(rest) for rest in pattern.rests]
-    inside = [match[1] for match in found if match]
-    if len(inside) < 2 or len(inside) < 0.95 * len(found):
-        return
-    own = sum(_OWN_BRACKET.search(one) is not None for one in inside)
-    named = sum(is_logger(one, loggers) for one in inside)
-    if own > 0.2 * len(inside) or named > 0.2 * len(inside):
-        return
-    # Kafka's own brackets hold an equals sign; lines of another layout may have those.
-    sign = "" if own else "="
-    pattern.add(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|$)", "[%t] ")
-    pattern.rests = [
-        rest[match.end() :] for rest, match in zip(pattern.rests, found, strict=True) if match
-    ]
-
-
-def _strip_round_thread(pattern: _Pattern) -> None:
-    """Take off a thread in parentheses or brackets behind the logger."""
-    for thread in (
-        r"\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)[ \t]+(?:- )?",
-        r"\[[^\[\]\n]*\][ \t]+(?:-|:|\|)[ \t]+",
-    ):
-        found = [re.match(thread, rest) for rest in pattern.rests]
-        if len(found) > 1 and sum(match is not None for match in found) >= 0.95 * len(found):
-            pattern.add(thread, "(%t) ")
-            pattern.rests = [
-                rest[match.end() :]
-                for rest, match in zip(pattern.rests, found, strict=True)
-                if match
-            ]
-            return
-
-
-def _add_message(pattern: _Pattern) -> None:
-    """Add the message; a quote that was opened before it is closed behind it."""
-    opened = pattern.shown.rstrip().endswith('"')
-    closed = sum(rest.endswith('"') for rest in pattern.rests)
-    if opened and closed >= _MIN_SURE * len(pattern.rests):
-        pattern.add(_MESSAGE + '"?', '%m"')
-    else:
-        pattern.add(_MESSAGE, "%m")
 
 
 def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, str | None, str]:
@@ -516,7 +399,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
 
 
-def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, _Pattern | None]:
+def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, LinePattern | None]:
     """Find a logger before the message."""
     groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     methods = 0
@@ -526,7 +409,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
             begin, end, name = tokens[0]
             ahead = rest[:begin]
             behind = _METHOD_AT.match(rest, end) or _PLACE_AT.match(rest, end)
-            methods += rest.startswith(".", end) and behind is not None
+            methods += rest.startswith((".", ":"), end) and _METHOD_AT.match(rest, end) is not None
             end = behind.end() if behind else end
             separator = _SEPARATOR.match(rest, end)[0]  # type: ignore[index]
             form = re.sub(r"\[[^\]]*\]|[\w.|/ -]+", "x", ahead)
@@ -536,12 +419,9 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     (_, sign), some = max(groups.items(), key=lambda item: (len(item[1]), item[0]))
     share = len(some) / len(rests)
     dotted = all("." in logger for _, logger, _ in some)
-    shared = _SHARED_WORDS.match(common_prefix([after for _, _, after in some]))
-    if shared and len(some) >= _MIN_WORDS:
-        sign = shared[0].strip()
     if share < _MIN_LOGGERS or not (sign or dotted or share > _SHARE):
         return share, None
-    pattern = _Pattern()
+    pattern = LinePattern()
     parts = gap_parts([before for before, _, _ in some])
     pattern.add_parts(parts)
     loose = any(part.kind == "loose" for part in parts)
@@ -553,7 +433,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
 
 
 def _is_evident(
-    head: _Head, pattern: _Pattern, sure: tuple[float, str | None], day: Day | None
+    head: _Head, pattern: LinePattern, sure: tuple[float, str | None], day: Day | None
 ) -> bool:
     """Return True if there is enough that speaks for a log of Kafka or its clients."""
     if head.own_time is None or not (day or form_of(head.kinds[head.own_time]).has_year):

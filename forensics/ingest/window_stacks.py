@@ -327,66 +327,80 @@ class WindowReader:
             read, carried, _ = self._try(left, stack)
             if 2 * int(read.sum()) >= len(left):
                 return stack, read, carried
-        whole = detect_wrappers(
-            b"\n".join(left.to_pylist()) + b"\n", self._judge.signatures, self._wrappers
-        )
+        whole = self._wrapping(left.to_pylist())
         if whole is not None:
             read, carried, _ = self._try(left, whole)
-            opened, _ = self._opened(left, whole)
-            looks = pc.match_substring_regex(opened, _HEADS).to_numpy(zero_copy_only=False)
-            torn = any(wrapper.splits_lines for wrapper in whole.wrappers)
-            enough = 2 * int(read.sum()) >= int((looks & carried).sum())
-            if read.any() and (enough or torn):
+            if self._is_enough(left, whole, read):
                 return whole, read, carried
-        tried: list[tuple[float, WrapperStack, Flags, Flags]] = []
-        for stack in [*guesses, *self._candidates(left)]:
-            read, carried, worth = self._try(left, stack)
-            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
-                continue
-            if read.any() or (alone and carried.any() and not stack.is_found):
-                tried.append((worth, stack, read, carried))
+        bases = self._bases(left)
+        # What stands in a known wrapper is judged by itself: as a whole, every line has a time.
+        inside = [*self._patterns, *bases]
+        inside += [
+            WrapperStack((*base.wrappers, *pattern.wrappers))
+            for base in bases
+            for pattern in self._patterns
+        ]
+        inside += [one for base in bases for one in self._layouts_in(left, base)]
+        tried = self._try_all(left, [*guesses, *inside], alone=alone)
+        if not any(self._is_enough(left, stack, read) for _, stack, read, _ in tried if bases):
+            whole_lines = list(self._layouts_in(left, WrapperStack(())))
+            tried += self._try_all(left, whole_lines, alone=alone)
         if not tried:
             return None
         _, stack, read, carried = max(tried, key=lambda one: (one[0], -len(one[1].wrappers)))
         return stack, read, carried
 
-    def _candidates(self, left: pa.Array) -> Iterator[WrapperStack]:
-        """Yield stacks that may read some lines: known wrappers, and what is found inside them."""
-        bases: list[WrapperStack] = []
-        yield from self._patterns
+    def _try_all(
+        self, lines: pa.Array, stacks: Sequence[WrapperStack], *, alone: bool
+    ) -> list[tuple[float, WrapperStack, Flags, Flags]]:
+        tried = []
+        for stack in stacks:
+            read, carried, worth = self._try(lines, stack)
+            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
+                continue
+            if read.any() or (alone and carried.any() and not stack.is_found):
+                tried.append((worth, stack, read, carried))
+        return tried
+
+    def _is_enough(self, lines: pa.Array, stack: WrapperStack, read: Flags) -> bool:
+        """Return True if a stack reads most of the lines that look like records inside it."""
+        opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
+        looks = pc.match_substring_regex(opened.to_arrow(), _HEADS).to_numpy(zero_copy_only=False)
+        # The parts of a line that goes on are no records each.
+        whole = opened.carried & ~opened.continues & ~np.append(False, opened.continues[:-1])
+        return bool(read.any()) and 2 * int(read.sum()) >= int((looks & whole).sum())
+
+    def _bases(self, left: pa.Array) -> list[WrapperStack]:
+        """Return the known wrappers of most lines, one after the other taken off."""
         whole = self._wrapping(left.to_pylist())
         if whole is None:
             part = find_wrapped(left.to_pylist(), self._wrappers)
-            if part:
-                whole = detect_wrappers(
-                    b"\n".join(part) + b"\n", self._judge.signatures, self._wrappers
-                )
-        if whole is not None:
-            bases = [
-                WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)
-            ]
-            yield from bases
-            yield from (
-                WrapperStack((*base.wrappers, *pattern.wrappers))
-                for base in bases
-                for pattern in self._patterns
-            )
-        for base in (WrapperStack(()), *bases):
-            inner, carried = self._opened(left, base)
-            if base.wrappers:
-                inner = inner.filter(pa.array(carried))
-            lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
-            # The strings of JSON objects have to be unescaped, which wrappers do.
-            lines = [line for line in lines if line.strip() and not _is_object(line)]
-            if not base.wrappers and self._day is None and lacks_date(lines):
-                self.lacks_date = True
-            for found in infer_layouts(lines, self._judge.loggers, self._day):
-                for size in range(1, len(found) + 1):
-                    yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+            # No layout reads these lines as they are, whatever they begin with.
+            whole = self._wrapping(part) or self._wrapping(part, ()) if part else None
+        if whole is None:
+            return []
+        return [WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)]
 
-    def _wrapping(self, lines: Sequence[bytes]) -> WrapperStack | None:
+    def _layouts_in(self, left: pa.Array, base: WrapperStack) -> Iterator[WrapperStack]:
+        """Yield the stacks of what is found inside some wrappers."""
+        inner, carried = self._opened(left, base)
+        if base.wrappers:
+            inner = inner.filter(pa.array(carried))
+        lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+        # The strings of JSON objects have to be unescaped, which wrappers do.
+        lines = [line for line in lines if line.strip() and not _is_object(line)]
+        if not base.wrappers and self._day is None and lacks_date(lines):
+            self.lacks_date = True
+        for found in infer_layouts(lines, self._judge.loggers, self._day):
+            for size in range(1, len(found) + 1):
+                yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _wrapping(
+        self, lines: Sequence[bytes], signatures: Sequence[Signature] | None = None
+    ) -> WrapperStack | None:
         text = b"\n".join(lines) + b"\n"
-        return detect_wrappers(text, self._judge.signatures, self._wrappers)
+        known = self._judge.signatures if signatures is None else signatures
+        return detect_wrappers(text, known, self._wrappers)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))

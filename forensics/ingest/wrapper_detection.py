@@ -16,6 +16,8 @@ import numpy as np
 
 from forensics.errors import Problem, RuleError, duplicate_ids
 from forensics.ingest.found_layout import FoundLayout
+from forensics.ingest.gap_patterns import gap_parts
+from forensics.ingest.message_columns import LinePattern
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -27,7 +29,14 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, gather_texts
-from forensics.ingest.wrappers import CodeWrapper, JsonWrapper, Wrapper, load_wrappers
+from forensics.ingest.wrappers import (
+    CodeWrapper,
+    JsonWrapper,
+    PairsWrapper,
+    Wrapper,
+    found_prefix,
+    load_wrappers,
+)
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
 # So many lines, spread over the head, decide how a file is wrapped.
@@ -35,6 +44,8 @@ _SAMPLE = 64
 # More than three collectors, one behind the other, were never seen.
 _MAX_WRAPPERS = 4
 _LINE_FEED, _RETURN, _OBJECT = 10, 13, ord("{")
+# Objects begin so near to the beginning of their lines.
+_MAX_FRONT = 256
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,8 @@ def detect_wrappers(
             learned = [one.learn(raw) for one in known if isinstance(one, JsonWrapper)]
             found = [one for one in learned if one is not None]
             best = _find_best(found, sample, raw, signatures)
+        if best is None and (prefix := _find_before_objects(known, raw)):
+            best = _find_best([prefix], sample, raw, signatures)
         if best is None:
             break
         chosen.append(best[0])
@@ -154,6 +167,22 @@ def _find_best(
     return None if best is None else best[1:]
 
 
+def _find_before_objects(wrappers: Sequence[Wrapper], raw: Sequence[bytes]) -> Wrapper | None:
+    """Find what stands before objects at the ends of most lines, if the objects hold lines."""
+    readers = [one for one in wrappers if type(one) is JsonWrapper]
+    fronts = []
+    for line in raw:
+        begin = line.find(b'{"', 1, _MAX_FRONT)
+        if begin > 0 and line.rstrip()[-1:] in (b"}", b"]"):
+            told = [reader.open(line[begin:]) for reader in readers]
+            fronts += [line[:begin].decode("utf-8", "replace") for one in told if one][:1]
+    if 2 * len(fronts) <= len(raw):
+        return None
+    pattern = LinePattern()
+    pattern.add_named(gap_parts(fronts))
+    return found_prefix(pattern.source, pattern.shown)
+
+
 @functools.cache
 def shipped_wrappers() -> tuple[Wrapper, ...]:
     """Return the wrappers of rules/wrappers/, read once."""
@@ -178,6 +207,8 @@ def _is_wrapped(
     # objects.
     outside = match_starts(before.data, before.starts, before.stops, signatures)[after.carried] > 0
     inside = match_starts(after.data, after.starts, after.stops, signatures)[after.carried] > 0
+    if isinstance(wrapper, PairsWrapper):
+        return 2 * int(outside.sum()) <= len(outside)
     objects = after.data[after.starts[after.carried]] == _OBJECT
     return 2 * int(outside.sum()) <= len(outside) or bool(inside.any() or objects.all())
 
@@ -240,7 +271,7 @@ def check_wrappers(
             for says in _check_example(example, wrapper, wrappers):
                 yield Problem(file, line_of(example, "line"), says)
         for line in wrapper.refuses:
-            if _opened(wrapper, line).carried.any():
+            if wrapper.looks_wrapped(line.encode()) and _opened(wrapper, line).carried.any():
                 says = f"wrapper {wrapper.id} opens a line that it must refuse"
                 yield Problem(file, line_of_refused(file, line), says)
     for line in plain:

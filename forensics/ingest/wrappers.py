@@ -1,7 +1,8 @@
 """What collectors put around the lines of a log, and how to take it off many lines at once.
 
-There are three ways to wrap a line: to put something before it, to put it into a JSON object, whole
-or in parts (json_wrappers.py), and to colour it. rules/wrappers/ says which collector does what.
+There are four ways to wrap a line: to put something before it, to put it into a JSON object or into
+pairs of keys and values, whole or in parts (json_wrappers.py), and to colour it. rules/wrappers/
+says which collector does what.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from forensics.errors import Problem, RuleError
 from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
-from forensics.ingest.json_wrappers import JsonWrapper
+from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
 from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
@@ -28,6 +29,7 @@ from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_fil
 __all__ = [
     "CodeWrapper",
     "JsonWrapper",
+    "PairsWrapper",
     "PrefixWrapper",
     "Wrapper",
     "found_end",
@@ -63,14 +65,15 @@ _TYPES = {
 }
 # The fields that all wrappers have in common.
 _Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
-_KEYS = {"id", "about", "match", "json", "remove", "pattern", "how", "torn", "examples", "refuses"}
-_WAYS = ("match", "json", "remove", "pattern")
+_WAYS = ("match", "json", "pairs", "remove", "pattern")
+_KEYS = {"id", "about", *_WAYS, "how", "torn", "examples", "refuses"}
 
 
 @dataclass(frozen=True)
 class PrefixWrapper(Wrapper):
     """Something stands before each line; a part of it may name who wrote the line."""
 
+    # What is taken off lines, and what proves that a line has it, which may be stricter.
     pattern: str
     hint: re.Pattern[bytes]
     torn: str | None
@@ -200,7 +203,9 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
     if "pattern" in node:
         return _read_layout(path, node)
     if "json" in node:
-        return JsonWrapper(*shared, _read_names(path, node), node.get("torn"))
+        return JsonWrapper(*shared, _read_names(path, node, "json"), node.get("torn"))
+    if "pairs" in node:
+        return PairsWrapper(*shared, _read_names(path, node, "pairs"))
     if "remove" in node:
         return CodeWrapper(*shared, node["remove"], re.compile(node["remove"].encode()))
     front, line, after = node["match"].partition(_LINE)
@@ -208,8 +213,10 @@ def _load_wrapper(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
     if not line or after or not template.literals or set(template.fields) - {"origin", "torn"}:
         says = f"'match' must end with {_LINE}, and may capture {{origin}} and {{torn}} before it"
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
-    pattern = f"^(?P<whole>{template.body})"
-    return PrefixWrapper(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
+    # Collectors trim zeros: where most lines have nanoseconds, all times are theirs.
+    loose = compile_template(front.replace("{:nanos}", "{:stamp}"), _TYPES).body
+    hint = re.compile(f"^(?P<whole>{template.body})".encode())
+    return PrefixWrapper(*shared, f"^(?P<whole>{loose})", hint, node.get("torn"))
 
 
 def _read_layout(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
@@ -223,21 +230,23 @@ def _read_layout(path: Path | FileText, node: Mapping[str, Any]) -> Wrapper:
     return replace(layout, origin=origin, examples=examples, refuses=refuses)
 
 
-def _read_names(path: Path | FileText, node: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+def _read_names(
+    path: Path | FileText, node: Mapping[str, Any], way: str
+) -> Mapping[str, tuple[str, ...]]:
     """Read which keys hold what: a name or a list of names for each part."""
-    keys = node["json"]
+    keys = node[way]
     says = ""
     if not isinstance(keys, Mapping) or "message" not in keys:
-        says = "'json' must name the keys of 'message'"
+        says = f"'{way}' must name the keys of 'message'"
     elif unknown := sorted(set(keys) - set(ROLES)):
-        says = f"'json' has an unknown part {unknown[0]!r}; known: {', '.join(ROLES)}"
+        says = f"'{way}' has an unknown part {unknown[0]!r}; known: {', '.join(ROLES)}"
     names = {
         role: (one,) if isinstance(one, str) else one
         for role, one in (keys.items() if isinstance(keys, Mapping) else ())
     }
     for role, some in names.items():
         if not isinstance(some, Sequence) or not all(isinstance(one, str) for one in some):
-            says = says or f"'json' must name keys of {role!r}: one, or a list"
+            says = says or f"'{way}' must name keys of {role!r}: one, or a list"
     if says:
-        raise RuleError([Problem(str(path), line_of(node, "json"), says)])
+        raise RuleError([Problem(str(path), line_of(node, way), says)])
     return {role: tuple(some) for role, some in names.items()}

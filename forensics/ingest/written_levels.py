@@ -22,6 +22,7 @@ _UPPER = "|".join(sorted((word for word in _WORDS if len(word) > 1), key=len, re
 LEVEL = rf"(?:(?i:{_UPPER})|[TVDIWEFC])"
 _FINDER = re.compile(
     rf"(?<![A-Za-z0-9_.$/-])(?:{_UPPER}|{_UPPER.lower()}|{_UPPER.title()})(?![A-Za-z0-9_.$-])"
+    rf"|(?<=[A-Za-z]\.)(?:{_UPPER})(?=:)"
     r"|(?:^|(?<=[\s\[|<(]))[TVDIWEFC](?=[\s\]|>):/]|[0-9]{4} [0-9]{2}:)"
 )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.layout_inference import holds_logger
+from forensics.ingest.message_columns import leads_with_column
 from forensics.ingest.record_starts import Flags, Signature
 from forensics.parsing.layouts import Layout
 
@@ -68,8 +71,13 @@ class LayoutJudge:
         if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
             # Where the logger stands in front, any word could be taken for one.
             names = fields.field("logger").filter(pa.array(fits)).to_pylist()
-            likely = sum(self._is_likely(name) for name in names)
+            likely = sum(self._is_likely(name.decode("utf-8", "replace")) for name in names)
             fits &= likely >= _LIKELY_SHARE * len(names)
+            if likely and "message" in layout.template.fields:
+                texts = fields.field("message").filter(pa.array(fits)).to_pylist()
+                said = [(text or b"").decode("utf-8", "replace") for text in texts]
+                if leads_with_column(said, partial(holds_logger, loggers=self.loggers)):
+                    fits[:] = False
         if layout.opening and (layout.ends_with_logger or fits.any()):
             opened = pc.extract_regex(lines, layout.opening.pattern).is_valid()
             fits |= opened.to_numpy(zero_copy_only=False) & followed & ~_closes(lines)
@@ -78,8 +86,7 @@ class LayoutJudge:
             messages = [text or b"" for text in texts.to_pylist()]
         return fits, messages
 
-    def _is_likely(self, name: bytes) -> bool:
-        text = name.decode("utf-8", "replace")
+    def _is_likely(self, text: str) -> bool:
         return "." in text.strip(".") or text in self.loggers
 
 

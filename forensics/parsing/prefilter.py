@@ -10,6 +10,7 @@ error they quote, in the line or in the stack trace below, is Kafka's own text.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
@@ -22,6 +23,7 @@ from forensics.ingest.record_splitter import Records
 from forensics.ingest.record_starts import Bytes, Offsets, read_words
 from forensics.ingest.text_buffer import slice_texts
 from forensics.lib.log_templates import TYPES
+from forensics.lib.pattern_set import PatternSet
 from forensics.parsing.fast_path import extract_loggers, sort_by_fit
 from forensics.parsing.layouts import Layout
 
@@ -163,6 +165,7 @@ _CLOSING = ord(")")
 # A line number after the logger, and how long it may be.
 _PLACE = re.compile((TYPES["place"] + r"\)$").encode())
 _NUMBER_PROBE = 8
+_MOST_TAILS = 10_000
 _RETURN = ord("\r")
 # So much of a record's later lines is kept: enough for the settings that a broker logs.
 _MAX_LATER_BYTES = 64 << 10
@@ -190,11 +193,16 @@ class Prefilter:
         self._probes = {name.encode(): set(probes_by_logger[name]) for name in probes_by_logger}
         self._ends = [((name + b")")[-TAIL:], name) for name in self._probes]
         # Patterns by number: the first is for lines of unknown loggers.
-        self._patterns = [_pattern(one for probes in self._probes.values() for one in probes)]
+        self._wanted = [{one for probes in self._probes.values() for one in probes}]
         self._numbers: dict[frozenset[bytes], int] = {}
         for name in sorted(self._probes):
-            self._numbers[frozenset([name])] = len(self._patterns)
-            self._patterns.append(_pattern(self._probes[name]))
+            self._numbers[frozenset([name])] = len(self._wanted)
+            self._wanted.append(self._probes[name])
+        # Files of one cluster end their lines alike.
+        self._known_tails = functools.lru_cache(_MOST_TAILS)(self._pattern_of_tail)
+        self._at_once: PatternSet | None = None
+        # the same as masks of the patterns of the set
+        self._asked: list[npt.NDArray[np.bool_]] = []
 
     def select_by_logger(self, records: Records, groups: list[list[Layout]]) -> Offsets:
         """Return the rows of the records whose logger has a rule."""
@@ -215,6 +223,32 @@ class Prefilter:
         """Keep the records that match the cheap pattern of some rule of their logger."""
         texts = extracted["text"]
         chosen = self._choose_patterns(texts, extracted["kind"].to_numpy(), groups)
+        passed = self._find_at_once(texts, chosen)
+        if passed is None:
+            passed = self._find_one_by_one(texts, chosen)
+        if self._has_wildcards:
+            passed = np.append(passed, _find_loud_quotes(extracted, passed, groups))
+        return extracted.take(pa.array(np.sort(passed)))
+
+    def search_at_once(self, patterns: PatternSet) -> None:
+        """Search for all cheap patterns at once from now on."""
+        self._at_once = patterns
+
+    def _find_at_once(self, texts: pa.Array, chosen: _Numbers) -> Offsets | None:
+        """Return the rows whose texts have a pattern of their loggers."""
+        found = self._at_once.find(texts) if self._at_once else None
+        if found is None or self._at_once is None:
+            return None
+        numbers, rows = found
+        for wanted in self._wanted[len(self._asked) :]:
+            row = np.zeros(len(self._at_once.numbers), np.bool_)
+            row[[self._at_once.numbers[one] for one in wanted]] = True
+            self._asked.append(row)
+        heard = chosen[rows] != _NOTHING
+        numbers, rows = numbers[heard], rows[heard]
+        return np.unique(rows[np.array(self._asked)[chosen[rows], numbers]])
+
+    def _find_one_by_one(self, texts: pa.Array, chosen: _Numbers) -> Offsets:
         parts = [np.zeros(0, np.int64)]
         # Sort by pattern, so that the texts are copied once, and not once for each pattern.
         order = np.argsort(chosen, kind="stable")
@@ -223,12 +257,9 @@ class Prefilter:
         begins = np.flatnonzero(np.diff(chosen, prepend=_NOTHING))
         for begin, end in zip(begins, np.append(begins[1:], len(chosen)), strict=False):
             some = texts.slice(begin, end - begin)
-            found = pc.match_substring_regex(some, self._patterns[chosen[begin]])
+            found = pc.match_substring_regex(some, _pattern(self._wanted[chosen[begin]]))
             parts.append(order[begin:end][found.to_numpy(zero_copy_only=False)])
-        passed = np.concatenate(parts)
-        if self._has_wildcards:
-            passed = np.append(passed, _find_loud_quotes(extracted, passed, groups))
-        return extracted.take(pa.array(np.sort(passed)))
+        return np.concatenate(parts)
 
     def _choose_patterns(
         self, texts: pa.Array, kinds: npt.NDArray[np.uint8], groups: list[list[Layout]]
@@ -248,7 +279,7 @@ class Prefilter:
     def _choose_by_tail(self, texts: pa.Array) -> _Numbers:
         """Choose patterns by the ends of texts."""
         tails = pc.binary_slice(texts, -TAIL - _NUMBER_PROBE, None)
-        return _map_distinct(tails, self._pattern_of_tail)
+        return _map_distinct(tails, self._known_tails)
 
     def _choose_by_name(self, texts: pa.Array, layouts: list[Layout]) -> _Numbers:
         """Choose patterns by the loggers of texts.
@@ -284,8 +315,8 @@ class Prefilter:
         tail = _PLACE.sub(b")", tail)
         fits = frozenset(name for end, name in self._ends if tail.endswith(end))
         if fits and fits not in self._numbers:
-            self._numbers[fits] = len(self._patterns)
-            self._patterns.append(_pattern(one for name in fits for one in self._probes[name]))
+            self._numbers[fits] = len(self._wanted)
+            self._wanted.append({one for name in fits for one in self._probes[name]})
         return self._numbers.get(fits, _NOTHING)
 
     def _find_quoting(self, records: Records, rows: Offsets, layouts: list[Layout]) -> Offsets:

@@ -45,6 +45,8 @@ CONFIG: Figure = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
+# Each mark brings its words.
+HOVER = "%{customdata}<extra></extra>"
 MAX_NAME_CHARS = 28
 # More rows of flags would push the rest of the figure off the screen; the numbers of more flags
 # would stand on each other.
@@ -74,10 +76,9 @@ def template() -> go.layout.Template:
             yaxis={"automargin": True, "zeroline": False},
         ),
         data={
-            "bar": [go.Bar(hovertemplate="%{customdata}<extra></extra>", textposition="inside",
-                           textangle=0, insidetextanchor="start")],
+            "bar": [go.Bar(hovertemplate=HOVER, textposition="inside", textangle=0,
+                           insidetextanchor="start")],
             "heatmap": [go.Heatmap(showscale=False, zsmooth=False)],
-            "scatter": [go.Scatter(hovertemplate="%{customdata}<extra></extra>")],
         },
     )  # fmt: skip
 
@@ -363,6 +364,7 @@ def _flag_traces(
         x=[flag_position(*span, view) for span in spans], y=[row for _, _, row in flags],
         text=numbers, textposition="middle center", textfont={"color": "var(--ground)", "size": 11},
         ids=[f"#{anchor(finding.id)}" for _, finding, _ in flags],
+        hovertemplate=HOVER,
         customdata=[f"{number}. {shown(finding.title)} ({level})" for number, finding, _ in flags],
         marker={"size": 9 if is_crowded else 18, "color": colour, "opacity": 1},
     )  # fmt: skip

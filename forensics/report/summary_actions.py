@@ -177,19 +177,20 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
 
 def list_unknown(run: RunOutput) -> list[SummaryLine]:
     """Say what is not known: the logs that are missing first, then what no line tells."""
-    lines = [*_missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
+    lines = [*missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
     if unanswered := len(unanswered_detectors(run)):
         lines.append(SummaryLine(f"{count(unanswered, 'check')} could not run.", "unseen", "Which"))
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:
         shown.append(SummaryLine(f"And {left} more.", "unseen", "What the logs do not show"))
-    if not _missing_nodes(run) and not list_doubts(run):
+    if not missing_nodes(run) and not list_doubts(run):
         shown.append(SummaryLine("The logs of all brokers and controllers are here."))
     return shown
 
 
-def _missing_nodes(run: RunOutput) -> list[SummaryLine]:
+def missing_nodes(run: RunOutput) -> list[SummaryLine]:
+    """Say of which brokers and controllers there are no logs, and what they led."""
     lines = []
     for words, nodes in list_hidden_nodes(run).items():
         led = _partitions_led(run, nodes)

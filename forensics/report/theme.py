@@ -31,7 +31,7 @@ STATE = {
     "starting": ("#bfe3d0", "."),
     "fenced": ("#c9b6d9", "-"),
     "stopping": ("#d9c7a3", "|"),
-    "stopped": ("#cfd4da", ""),
+    "stopped": ("#7b8794", ""),
     "crashed": (NONE, "x"),
     "paused": ("#8c6bb1", "+"),
     "isolated": ("#5a7fb0", "+"),

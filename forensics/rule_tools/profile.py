@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.events.log_reader import LogReader
-from forensics.events.matcher import Matcher
+from forensics.events.matcher import Matcher, Rows
 from forensics.events.rules import Rule, Wording
 from forensics.events.scan import Scanner
 from forensics.ingest.read_plan import Split
@@ -78,9 +78,9 @@ class _ProfilingMatcher(Matcher):
             for wording in rule.wordings
         }
 
-    def _match_wording(self, messages: pa.Array, wording: Wording) -> Any:
+    def _match_wording(self, messages: pa.Array, wording: Wording, rows: Rows | None = None) -> Any:
         begin = perf_counter()
-        rows, fields = super()._match_wording(messages, wording)
+        rows, fields = super()._match_wording(messages, wording, rows)
         cost = self._profile.wordings.setdefault(self._names[id(wording)], Cost())
         cost.seconds += perf_counter() - begin
         cost.asked += len(messages)

@@ -181,7 +181,8 @@ class Tables:
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without holding them in memory."""
         data = self.dataset(name)
-        return data.count_rows(filter=where) if data else 0
+        with naming_table(self.folder / name):
+            return data.count_rows(filter=where) if data else 0
 
 
 @dataclass(frozen=True)

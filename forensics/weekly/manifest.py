@@ -50,7 +50,7 @@ _LOGS = pa.schema(
 # What depends on the name of a file, its neighbours, or how it was split.
 _NOT_KEPT = (
     "file", "container", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases",
-    "origin", "begins", "parts", "placement", "layout_stretches", "unread", "patterns",
+    "origin", "begins", "parts", "placement", "shifts", "layout_stretches", "unread", "patterns",
 )  # fmt: skip
 _COMPARED = ("line", "offset", "kind", "topic", "partition", "text")
 

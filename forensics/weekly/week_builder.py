@@ -28,6 +28,7 @@ from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
+from forensics.events.zone_changes import settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
@@ -146,6 +147,7 @@ class WeekBuilder:
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
         accounts = {account.file: account for _, account in logs}
+        settle_zone_changes(accounts.values())
         assign_nodes(accounts, parse_node_map(self.node_map))
         for account in accounts.values():
             account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
@@ -257,17 +259,26 @@ class WeekBuilder:
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
         placements = (account.placement for account in accounts.values())
         shared = {number: one for number, one in enumerate(placements) if one}
+        shifts = {
+            number: account.shifts
+            for number, account in enumerate(accounts.values())
+            if account.shifts
+        }
         with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
                 index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
+                numbers, lines = index.combine_chunks(), rows["line"].combine_chunks()
                 part_nodes = place_shared(
-                    nodes.take(index).combine_chunks(), index.combine_chunks(),
-                    rows["line"].combine_chunks(), rows["node"].combine_chunks(), shared,
+                    nodes.take(index).combine_chunks(), numbers, lines,
+                    rows["node"].combine_chunks(), shared,
                 )  # fmt: skip
                 columns |= {"file": names.take(index), "node": part_nodes}
+                if shifts:
+                    times = rows["ts"].combine_chunks()
+                    columns["ts"] = shift_events(times, numbers, lines, shifts)
                 writer.add(pa.table(columns))
 
 

@@ -161,7 +161,7 @@ def test_the_times_stay_in_sight_while_one_scrolls_through_a_figure(tab: Tab, pa
       const place = one.getBoundingClientRect();
       return [(one.querySelector('tspan') ?? one).textContent, (place.left + place.right) / 2];
     })"""
-    stuck = f"""[...{axis}.children].map((one) => {{
+    stuck = f"""[...{axis}.querySelectorAll("span")].map((one) => {{
       const place = one.getBoundingClientRect();
       return [one.textContent, (place.left + place.right) / 2];
     }})"""

@@ -101,7 +101,7 @@ def test_limits_of_packs_lie_over_the_shipped_ones() -> None:
         (LogRequirements(("broker",), ("server",)), None),
         (
             LogRequirements(("broker",), (), ("gc_pause", "long_gc")),
-            "no line states gc pause or long gc",
+            "no line mentions gc pause or long gc",
         ),
         (LogRequirements(("broker",), (), ("gc_pause", "node_seen")), None),
     ],

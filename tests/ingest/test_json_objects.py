@@ -19,7 +19,7 @@ from tests.ingest.scans import Scanned, scan
 
 SEEN = ("kind", "ts", "topic", "partition", "leader", "leader_epoch", "isr", "setting", "value")
 RECORDS = [*read_records((LOGS / "broker-1/server.log").read_text("utf-8"))][:150]
-(READER,) = (one for one in load_wrappers() if isinstance(one, JsonWrapper))
+(READER,) = (one for one in load_wrappers() if type(one) is JsonWrapper)
 
 
 def read(folder: Path, text: str, **more: Any) -> Scanned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -68,6 +69,37 @@ def test_what_stands_before_every_line_is_taken_off(name: str) -> None:
     assert facts(found) == bare()
     [account] = found.files.values()
     assert account.counts["records"] == read(PLAIN).files["broker-1/server.log"].counts["records"]
+
+
+CONTAINERS = {
+    "CRI": lambda line: f"2026-11-18T11:37:46.8971234Z stdout F {line}",
+    "Docker": lambda line: json.dumps({"log": line + "\n", "stream": "stdout"}),
+    "Fluent Bit's stdout": lambda line: (
+        f"[0] kube.x: [[1795001866.897000074, {{}}], {json.dumps({'log': line})}]"
+    ),
+    "Fluentd's stdout": lambda line: (
+        f"2026-11-18 11:37:46.897000000 +0000 docker.kafka: {json.dumps({'log': line})}"
+    ),
+}
+
+
+@pytest.mark.parametrize("inner", ["padded level", "any method"])
+@pytest.mark.parametrize("outer", CONTAINERS)
+def test_an_unknown_layout_is_found_in_a_wrapper(inner: str, outer: str) -> None:
+    lines = written(RECORDS, LAYOUTS[inner]).splitlines()
+
+    assert facts(read("".join(CONTAINERS[outer](line) + "\n" for line in lines))) == bare()
+
+
+def test_objects_may_stand_behind_the_names_of_pods() -> None:
+    """As stern writes them; the objects hold the parts of records."""
+    text = ""
+    for record in RECORDS:
+        node = {"@timestamp": record.written("%Y-%m-%dT%H:%M:%S.%fZ"), "log.level": record.level}
+        node |= {"message": "\n".join([*record.message, *record.more])}
+        text += f"kafka-0 kafka {json.dumps(node | {'log.logger': record.logger})}\n"
+
+    assert facts(read(text)) == bare()
 
 
 @pytest.mark.parametrize("inner", ["thread", "Confluent for Kubernetes"])

@@ -58,7 +58,7 @@ def test_a_sound_wrapper_has_no_problems(tmp_path: Path) -> None:
         ("{origin:name}", "{host:name}", "2: 'match' must end with {line}"),
         ("{origin:name}", "{origin:nome}", "1: there is no type 'nome'"),
         ("torn: P\n", "tears: P\n", "3: wrapper: unknown key 'tears'"),
-        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, remove"),
+        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, pairs, remove"),
         ("match:", "remove: x\nabout:", "8: gives line"),
         ('match: "{origin:name} {torn:flag}| {line}"', 'remove: "("', "1: missing ), unterm"),
         ("id: bar\n", "", "1: wrapper: no 'id'"),

@@ -57,6 +57,11 @@ def coloured(lines: Lines) -> bytes:
     return b"".join(b"\x1b[36m" + line + b"\x1b[0m\n" for line in levels)
 
 
+def pairs(lines: Lines) -> bytes:
+    """Make every line the value of a key."""
+    return b"".join(b"stream=stdout msg=" + json.dumps(x.decode()).encode() + b"\n" for x in lines)
+
+
 # How each wrapper writes lines; those of the tests are too short to be torn.
 WRAPS: dict[str, Wrap] = {
     "colours": coloured,
@@ -67,6 +72,7 @@ WRAPS: dict[str, Wrap] = {
     "journal-json": objects("MESSAGE", PRIORITY="6"),
     "kubectl-prefix": before("[pod/kafka-0/kafka] "),
     "labels": before('2026-11-18T11:31:58Z {app="kafka", pod="kafka-0"} '),
+    "logfmt": pairs,
     "line-json": objects("line", labels={"pod": "kafka-0"}),
     "log-json": objects("log", kubernetes={"pod_name": "kafka-0"}),
     "message-json": objects("message", log={"offset": 1}),

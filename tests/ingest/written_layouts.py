@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,33 @@ def _csv(record: Record) -> list[str]:
     return [*lines[:-1], lines[-1] + '"']
 
 
+def _odd_thread(record: Record) -> str:
+    """Some thread; the first records show no odd ones."""
+    return ("Sensor (1)", "a | b", "main")[record.number % 3] if record.number > 70 else "main"
+
+
+def _quoted(front: str, record: Record) -> list[str]:
+    lines = record.lead(front + '"')
+    return [*lines[:-1], lines[-1] + '"']
+
+
+def _angled(front: str, record: Record) -> list[str]:
+    lines = record.lead(front)
+    return [*lines[:-1], lines[-1] + "> "]
+
+
+def _pairs(record: Record, form: str) -> list[str]:
+    return [
+        form.format(
+            time=record.written("%Y-%m-%dT%H:%M:%S") + "." + record.millis,
+            level=record.level.lower(),
+            logger=record.logger,
+            thread=f"thread={json.dumps(record.thread)}",
+            text=json.dumps("\n".join([*record.message, *record.more])),
+        )
+    ]
+
+
 Write = Callable[[Record], list[str]]
 # How each layout writes a record.
 LAYOUTS: dict[str, Write] = {
@@ -126,6 +154,37 @@ LAYOUTS: dict[str, Write] = {
         f"{_iso(r)} {r.level:<5} [{r.thread}] {r.logger}.run(Any.java:7) - "
     ),
     "columns": _csv,
+    "any method": lambda r: r.lead(
+        f"[{r.level}] {_iso(r)} [{r.thread}] {r.logger} {('logInfo', 'run')[r.number % 2]} - "
+    ),
+    "thread behind the logger": lambda r: r.lead(f"{_iso(r)} {r.level} {r.logger}: [{r.thread}]: "),
+    "fields between tabs": lambda r: r.lead(
+        f"{_iso(r)}\t{r.level}\t{_odd_thread(r)}\t{r.logger}\tpkg/file.go:{r.number}\t"
+    ),
+    "fields between semicolons": lambda r: r.lead(
+        f"{_iso(r)};{r.level};{_odd_thread(r)};{r.logger};"
+    ),
+    "quoted message": lambda r: _quoted(f"{_iso(r)} {r.level} {r.logger} ", r),
+    "line of the code": lambda r: r.lead(
+        f"{_iso(r)} | {r.level:<8} | {r.logger}:run:{r.number} - "
+    ),
+    "thread, logger and line": lambda r: r.lead(
+        f"{_iso(r)} [myid:1] - {r.level:<5} [main:{_short(r.logger)}@{r.number}] - "
+    ),
+    "labelled brackets": lambda r: r.lead(
+        f"[{_iso(r)}] [app] [{r.level}] [] [{r.logger}] [tid: _Name={r.thread}] [levelValue: 8] "
+    ),
+    "angle brackets": lambda r: _angled(
+        f"####<{_iso(r)} UTC> <{r.level}> <{r.logger}> <host> <{r.thread}> <<anonymous>> <> <", r
+    ),
+    "level behind the logger": lambda r: r.lead(f"[{_iso(r)}] {r.logger}.{r.level}: "),
+    "labels": lambda r: r.lead(
+        f"time={_iso(r)}, level={r.level}, thread={r.thread}, logger={r.logger}, message="
+    ),
+    "pairs": lambda r: _pairs(r, "ts={time}Z level={level} logger={logger} {thread} msg={text}"),
+    "pairs, message first": lambda r: _pairs(
+        r, 'time="{time}Z" level={level} msg={text} {thread} logger={logger}'
+    ),
 }
 
 
@@ -154,6 +213,9 @@ PREFIXES: dict[str, Callable[[int], str]] = {
     "a file": _constant("server.log.2026-11-18-11:"),
     "a file and numbers": lambda n: f"/var/log/kafka/server.log:{n + 1}:",
     "a level": _constant("[INFO] "),
+    "a store's columns": lambda n: (
+        f"12345{n:05}\t2026-11-18T11:37:46Z\t2026-11-18T11:37:46Z\t9\tb1\t10.0.0.1\tUser\tInfo\tx\t"
+    ),
     "a tag": _constant("2026-11-18T11:31:58+00:00\tkafka.broker\t"),
 }
 

@@ -129,8 +129,8 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
         yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence, known)
 
 
-def _living_roots(findings: Sequence[Finding], known: Iterable[_Root]) -> Iterator[_Root]:
-    """Yield what took something from clients while its broker went on: a disk, an address."""
+def _living_roots(findings: Iterable[Finding], known: Iterable[_Root]) -> Iterator[_Root]:
+    """Yield what went wrong with brokers that went on: a disk, an address, short freezes."""
     brokers = {(root.kind, root.node) for root in known}
     for one in findings:
         kind = _LIVING.get(one.detector, "")
@@ -142,7 +142,8 @@ def _living_roots(findings: Sequence[Finding], known: Iterable[_Root]) -> Iterat
                 yield _Root(kind, broker_node(broker), one.begin, one.end, one.evidence, one.id)
 
 
-_LIVING = {"disk-failure": "disk", "unreachable-listener": "config"}
+# A freeze that was over before its session is no absence.
+_LIVING = {"disk-failure": "disk", "unreachable-listener": "config", "long-pause": "pause"}
 
 
 def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:

@@ -77,7 +77,10 @@ def _unexplained(context: DetectionContext, found: Sequence[EventSession]) -> li
 
 def _is_usual(context: DetectionContext, session: EventSession, changes: Sequence[int]) -> bool:
     """Return True if the broker began to follow another leader just then, or came back."""
-    near = context.limits[NAME]["near"] * SECOND
+    clocks, nodes = context.history.clocks, session.values("node")
+    # Where a clock may have been set anew, nobody knows what was near.
+    doubts = (clocks.uncertainty(node, session.begin) or 0 for node in nodes)
+    near = context.limits[NAME]["near"] * SECOND + max(doubts, default=0)
     back = [
         absence.end
         for absence in context.absences

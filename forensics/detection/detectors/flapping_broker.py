@@ -25,6 +25,7 @@ from forensics.detection.shared.flapping_brokers import (
 from forensics.detection.shared.process_end_words import END_WORDS
 from forensics.detection.shared.process_ends import ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
+    ProcessStall,
     find_stalls,
     gc_logs_cover,
     look_at_machine,
@@ -71,6 +72,11 @@ def _absence_finding(
     starts_text = ""
     if failed:
         starts_text = f", and {failed} of {sum(one.starts for one in tried)} starts failed"
+    others = _other_freezes(context, broker, run) if froze else []
+    evidence += [line for stall in others for line in stall.evidence]
+    verb = _VERBS[said]
+    if others:
+        verb = f"froze at least {len(run) + len(others)} times and lost its session"
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
     long = f", down {seconds_text(median, 0)} each (median)" if median is not None else ""
@@ -81,7 +87,7 @@ def _absence_finding(
     return context.finding(
         NAME,
         limits["severity"],
-        f"Broker {broker} {_VERBS[said]} {len(run)} times{starts_text}{long}"
+        f"Broker {broker} {verb} {len(run)} times{starts_text}{long}"
         + ("" if is_back else "; not back before the logs end"),
         begin,
         end,
@@ -101,6 +107,8 @@ def _absence_finding(
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
         + _why_it_ended(context, run)
         + _why_starts_failed(failed, tried)
+        + (_SHORTER.format(count=quantity(len(others), "more freeze")) if others else "")
+        + (_UNSEEN if froze else "")
         + (f" {moves}." if moved else "")
         + (
             ""
@@ -182,6 +190,27 @@ def _why_it_ended(context: DetectionContext, run: Sequence[Absence]) -> str:
         f" {quantity(times, 'time')} {_ended(reason)[0]}."
         for reason, times in sorted(_reasons(context, run).items())
     )
+
+
+def _other_freezes(
+    context: DetectionContext, broker: int, run: Sequence[Absence]
+) -> list[ProcessStall]:
+    """Return the freezes meanwhile that were too short to lose its session."""
+    begin, end = run[0].begin, run[-1].end or context.logs_end
+    return [
+        stall
+        for stall in find_stalls(context, context.limits["long-pause"]["least"])
+        if stall.node == broker_node(broker)
+        and begin <= stall.begin
+        and stall.end <= end
+        and not any(stall.begin < (one.end or end) and one.begin - _SAME < stall.end for one in run)
+    ]
+
+
+# Two estimates of one freeze lie no further apart.
+_SAME = 2 * SECOND
+_SHORTER = " {count} of some seconds ended before its session did."
+_UNSEEN = " A freeze that is shorter than the session mostly leaves no line: there may be more."
 
 
 def _why_starts_failed(failed: int, tried: Sequence[FailedStarts]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -34,15 +35,15 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         yield _finding(context, group, is_host=True)
     shared = {stall for group in host_wide for stall in group}
     # A broker that flaps by hanging has one finding for all of it.
-    told = [absence for run in find_flapping_absences(context).values() for absence in run]
+    told = find_flapping_absences(context)
     own = [
         stall
         for stall in stalls
         if stall not in shared
         and not any(
-            broker_node(one.broker) == stall.node
-            and stall.begin < (one.end or context.logs_end) and one.begin < stall.end
-            for one in told
+            broker_node(broker) == stall.node
+            and stall.begin < (run[-1].end or context.logs_end) and run[0].begin < stall.end
+            for broker, run in told.items()
         )
     ]  # fmt: skip
     for _, run in groupby(own, key=lambda stall: stall.node):
@@ -97,7 +98,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     return context.finding(
         NAME,
         limits["long" if is_long else "short"],
-        _title(nodes, longest, len(run), is_host=is_host),
+        _title(run, nodes, longest, is_host=is_host),
         begin,
         end,
         evidence,
@@ -119,12 +120,17 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     )
 
 
-def _title(nodes: Sequence[str], longest: float, pauses: int, *, is_host: bool) -> str:
+def _title(
+    run: Sequence[ProcessStall], nodes: Sequence[str], longest: float, *, is_host: bool
+) -> str:
     if is_host:
         more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
         return f"{', '.join(nodes[:_MAX_NAMED])}{more} froze together for {seconds_text(longest)}"
-    times = f" {pauses} times, up to" if pauses > 1 else " for"
-    return f"{nodes[0]} froze{times} {seconds_text(longest)}"
+    # What only others, or its own late timers, tell begins at some time before.
+    is_silence = max(run, key=lambda stall: stall.duration).source == "silence"
+    length = f"about {seconds_text(longest, 0)}" if is_silence else seconds_text(longest)
+    times = f" {len(run)} times, up to" if len(run) > 1 else " for"
+    return f"{nodes[0]} froze{times} {length}"
 
 
 def _actions(
@@ -139,8 +145,7 @@ def _actions(
         ]
     if sources["jvm"] or sources["memory"]:
         texts = [str(line.get("text") or "") for stall in run for line in stall.evidence]
-        dumped = any("Heap Dump" in text or "Heap Inspection" in text for text in texts)
-        if dumped:
+        if any(_DUMPED.search(text) for text in texts):
             return [_DUMP]
         # Older broker lines tell of a pause, too: then the GC log is still to be read.
         shown = any("gc" in str(line["file"]).rpartition("/")[2].lower()
@@ -150,6 +155,8 @@ def _actions(
     return look_at_machine(hosts, knows_collector=knows_collector)
 
 
+# By the cause of a collection, or by the name of the operation that stopped the JVM.
+_DUMPED = re.compile("Heap ?Dump|Heap ?Inspection|ClassHistogram")
 # The cluster notices a process that hangs when its session is over.
 _NOTICED = 20 * SECOND
 _GIVEN_UP = " The cluster gave the broker up {times}, and let it in again without a restart."
@@ -176,6 +183,7 @@ _EXPLANATIONS = {
 _DOUBTS = {
     "jvm": ["Pauses of other processes whose logs share the file would count as this node's."],
     "silence": [
+        "A clock that was set forward by so much looks the same, where nobody else missed it.",
         "The length is that of the silence: the process may have been frozen for less.",
         "A process that is cut off from the others, and has nothing to write, looks the same.",
     ],

@@ -63,7 +63,7 @@ def _read_leader_sightings(context: DetectionContext) -> Recoveries:
     # Brokers name a controller without an epoch, and go on to name one that is gone.
     seen = (kind == "controller_seen") & pc.field("controller_epoch").is_valid()
     where = (kind == "controller_elected") | ((kind == "raft_transition") & leads) | seen
-    rows = context.each("events", where & pc.field("ts").is_valid(), ["node", "ts"])
+    rows = context.each("events", where & pc.field("ts").is_valid(), ["node", "ts", "file", "line"])
     return {"": sorted({row["at"] for row in rows})}
 
 

@@ -111,7 +111,7 @@ def _read_connections(context: DetectionContext) -> Recoveries:
     """Return when each node had its connection to ZooKeeper back."""
     where = (pc.field("kind") == "zookeeper_connected") & pc.field("ts").is_valid()
     moments: dict[str, set[int]] = defaultdict(set)
-    for row in context.each("events", where, ["node", "ts"]):
+    for row in context.each("events", where, ["node", "ts", "file", "line"]):
         moments[row["node"] or ""].add(row["at"])
     return {node: sorted(own) for node, own in moments.items()}
 

@@ -41,7 +41,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _read_waits(context: DetectionContext) -> list[tuple[str, int]]:
     """Return when controllers lost their majority or their office."""
-    rows = context.each("events", pc.field("kind").isin(_WAITING), ["node", "ts"])
+    rows = context.each("events", pc.field("kind").isin(_WAITING), ["node", "ts", "file", "line"])
     return sorted({(row["node"] or "", row["at"]) for row in rows if "at" in row})[:_KEPT]
 
 

@@ -126,7 +126,8 @@ def find_sessions(  # noqa: PLR0913, PLR0917
     those columns, and may write one of them more plainly.
     """
     columns = list(dict.fromkeys([*EVIDENCE_COLUMNS, *by, *value_columns]))
-    few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
+    # Where a clock was stepped, file and line tell the time of an event.
+    few = list(dict.fromkeys(["node", "ts", "file", "line", *by])) if keep is None else columns
 
     def read(names: Sequence[str]) -> Iterable[tuple[Subject, Row]]:
         rows = context.each("events", where & pc.field("ts").is_valid(), names)
@@ -204,7 +205,7 @@ def find_outages(
             yield (node, bisect_left(known.get(node, ()), row["at"])), row
 
     counter = SessionCounter[Subject](width)
-    for subject, row in read(["node", "ts"]):
+    for subject, row in read(["node", "ts", "file", "line"]):
         counter.add(subject, row["at"])
     index = SessionIndex(Outage, counter)
     for subject, row in read(columns) if index else ():

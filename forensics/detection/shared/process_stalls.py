@@ -3,13 +3,16 @@
 A line of the garbage collector states a pause. A ZooKeeper client notices after two thirds of its
 session that nothing came: if it notices much later, it did not run. A broker that was fenced,
 logged nothing all that time and went on without a restart did not run either, and neither did a
-controller whose event took long while its log was silent.
+controller whose event took long while its log was silent, nor a process that was silent and noticed
+far too late that a request of its own had timed out.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,6 +64,7 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         *_late_zookeeper_clients(context, min_seconds),
         *_paused_brokers(context),
         *_silent_controllers(context, min_seconds),
+        *_late_requests(context, min_seconds),
     ]
     # A broker that was cut off is silent because it hears nobody, not because it was stopped.
     cut = [
@@ -145,10 +149,12 @@ def _late_zookeeper_clients(
         node, is_loss = row["node"] or "", row["kind"] == "zookeeper_disconnected"
         length = row["duration_ms"] * MILLISECOND
         session = timeouts.get(node, _ZOOKEEPER_SESSION_MS) * MILLISECOND
+        # It pings each third of a session, and froze at some time between two answers.
+        began = row["at"] - length + session // 6
         # A client that has no connection waits for one for as long as a session: that is no stall.
         due = 2 * session / 3 if connected.get(node, True) else session
         if is_loss and length - due >= min_seconds * SECOND:
-            yield ProcessStall(node, row["at"] - length, row["at"], _SILENCE, [row])
+            yield ProcessStall(node, began, row["at"], _SILENCE, [row])
         connected[node] = not is_loss
 
 
@@ -173,6 +179,60 @@ def _silent_controllers(context: DetectionContext, min_seconds: float) -> Iterat
         if row["node"] and context.is_silent(row["node"], begin, row["at"]):
             yield ProcessStall(row["node"], begin, row["at"], _SILENCE, [row])
 
+
+def _late_requests(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
+    """Find silent processes that noticed far too late that a request of theirs had timed out.
+
+    Its network thread looks for that all the time. A clock that is set forward looks the same; but
+    whoever freezes for longer than a session is fenced, so that longer ones are left to the lanes.
+    """
+    where = (pc.field("kind") == "peer_request_lost") & pc.field("ts").is_valid()
+    where &= pc.field("duration_ms") >= round(min_seconds * 1000)
+    found = []
+    for row in context.each("events", where, (*_COLUMNS, "detail")):
+        limit = _REQUEST_TIMEOUT.search(row["text"] or "")
+        length = row["duration_ms"] * MILLISECOND
+        late = length - int(limit[1]) * MILLISECOND if limit else 0
+        if row["node"] and min_seconds * SECOND <= late and length < _SHORTEST_SESSION:
+            # Members of a quorum fetch all the time: as one froze it had just sent a request.
+            is_fetch = row["detail"] == "RaftManager" and row["value"] == "FETCH"
+            begin = row["at"] - (length - _FETCHING // 2 if is_fetch else late)
+            found.append(ProcessStall(row["node"], begin, row["at"], _SILENCE, [row]))
+    longest = heapq.nlargest(_MAX_STALLS, found, key=lambda one: (one.duration, -one.begin))
+    for stall in _only_silent(context, longest) if longest else ():
+        if stall.duration >= min_seconds * SECOND:
+            yield stall
+
+
+def _only_silent(
+    context: DetectionContext, stalls: Sequence[ProcessStall]
+) -> Iterator[ProcessStall]:
+    """Yield the stalls in which the node wrote nothing, up to its waking, in one pass."""
+    times: dict[str, list[int]] = defaultdict(list)
+    nodes = sorted({stall.node for stall in stalls})
+    low, high = min(one.begin for one in stalls), max(one.end for one in stalls)
+    where = pc.field("node").isin(nodes) & pc.field("ts").is_valid()
+    for row in context.each("events", where, ("node", "ts")):
+        if low <= row["at"] <= high:
+            times[row["node"]].append(row["at"])
+    for own in times.values():
+        own.sort()
+    for stall in stalls:
+        own = times[stall.node]
+        # A line written as it falls asleep is none of that time; as it wakes, it writes much.
+        later = own[bisect_right(own, stall.begin + _DOZING) :][:1]
+        if not later or later[0] >= stall.end - _WAKING:
+            yield replace(stall, end=min(stall.end, *later)) if later else stall
+
+
+_REQUEST_TIMEOUT = re.compile(r"request timeout: (\d{1,9})ms")
+# Members of a KRaft quorum fetch at least that often.
+_FETCHING = SECOND // 2
+_DOZING = SECOND // 2
+# After a freeze, everything that piled up is logged within that.
+_WAKING = 2 * SECOND
+# broker.session.timeout.ms; whoever is silent for longer is fenced
+_SHORTEST_SESSION = 9 * SECOND
 
 _FILE_COLUMNS = ("file", "node", "first_ts", "last_ts")
 _GC_FILE = re.compile(r"(?i)gc[^/]*\.log|gc\.log")

@@ -52,6 +52,25 @@ _COMMANDS = (
     rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
 )
 _OF_TREES = (kubernetes.read_resources, docker.read_inspection)
+# A dot, a circle, a cross or an arrow stands before the name of a service.
+_STATUS = (
+    rb"(?:\xe2\x97\x8f|\xe2\x97\x8b|\xc3\x97|\xe2\x86\xbb|\*) [\w@.:\\-]+\.(?:service|scope)\b"
+)
+# What Kafka's tools print of a cluster at some moment, besides what is read.
+_TOOLS = (
+    rb"Cluster ID: \S+\s*(?:\n|$)|Feature: [\w.]+\s+SupportedMinVersion|"
+    rb"Found (?:log|metadata) direct|No partition reassignments found|"
+    rb"Status of partition reassignment|Current (?:partition replica assignment|ACLs for resource)|"
+    rb"(?:Error: )?Consumer group '|"
+    rb"TransactionalId\s+(?:Coordinator|ProducerId)|ProducerId\s+(?:ProducerEpoch|LatestCoord)|"
+    rb"(?:Successfully completed|Valid replica already elected|Error completing) leader election|"
+    rb"(?:[\w.-]{1,249}:\d{1,6}:\d{0,19}\s*\n){2}"
+)
+_TOOL = "output of a kafka tool"
+# What logging libraries print first when nobody has told them where to log.
+_NOISE = re.compile(
+    rb"(?:(?:log4j:WARN|SLF4J: |SLF4J\(|WARNING: |OpenJDK \S+ \S+ VM warning: )[^\n]*\n)+"
+)
 # What begins so is never a log.
 _BEGINNINGS = tuple(
     (re.compile(pattern), Format(name, reader, is_tree=reader in _OF_TREES))
@@ -85,6 +104,9 @@ _BEGINNINGS = tuple(
          settings_files.read_described_configs),
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
+        (_STATUS, "service status", host_lines.read_service_status),
+        (rb"# (?:HELP|TYPE) [a-zA-Z_:]", "metrics", _COUNTED),
+        (_TOOLS, _TOOL, _COUNTED),
         (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
         (rb"\s*GROUP\s+(?:TOPIC|COORDINATOR)", "group description", _COUNTED),
         (rb"#!", "script", _COUNTED),
@@ -99,9 +121,18 @@ _DUMP = re.compile(
     rb"Dumping [^\n]+\n(?:[^\n]*\n)?(?:Log s|S)tarting offset: \d+|"
     rb"(?:Dumping [^\n]+\n)?Snapshot end"
 )
-_METADATA = re.compile(rb'(?m)^\|? ?offset: .*payload: \{"type":"[A-Z_]+"')
+_METADATA = re.compile(rb'(?m)^(?:\|? ?offset: .*| )payload: \{"type":"[A-Z_]+"')
 _SETTING = re.compile(rb"^\s*[A-Za-z][\w.\-/\[\]]*\s*[=:](?:\s*\S.*)?$")
 _INI = re.compile(rb"^\s*[\w.\-/ ]+=|^\[[^\]]*\]\s*$")
+_METRIC = re.compile(
+    rb"^[a-zA-Z_:][\w:.]*(?:\{[^{}]*\})? (?:[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|[-+]?Inf|NaN)"
+    rb"(?: \d+)?$"
+)
+# A line of an object that is printed for people.
+_JSON_LINE = re.compile(
+    rb'^\s*(?:"[^"\\]*"\s*:\s*)?(?:[\]\[{}]+,?|\[\],?|\{\},?|"(?:[^"\\]|\\.)*",?'
+    rb"|-?[0-9][0-9.eE+-]*,?|true,?|false,?|null,?)?\s*$"
+)
 _KEY = re.compile(rb"^(?: *- )* *(?:[\w./\"'-]+|\{.*\}):(?: .*)?$|^ *- .*$|^ +\S.*$")
 _TABLE_HEAD = re.compile(rb"^[A-Z][A-Z0-9()%#/-]+(?: [A-Z]+)?(?: {2,}[A-Z%][A-Z0-9()%#:/ -]*)+\s*$")
 _DATED = re.compile(rb"\d\d:\d\d:\d\d")
@@ -110,6 +141,8 @@ _OF_KAFKA = re.compile(rb"org\.apache\.kafka|\(kafka\.|\bkafka\.(?:server|log|cl
 _HOST_LOG = Format("system journal", host_lines.read_host_lines, is_host_log=True)
 _BINARY = Format("binary, not a log", _COUNTED)
 _CONFIGURATION = Format("configuration", settings_files.read_properties)
+_TOOL_OUTPUT = Format(_TOOL, _COUNTED)
+_METRICS, _JSON_TEXT = Format("metrics", _COUNTED), Format("json", _COUNTED)
 _OTHER_CONFIGURATION = Format("configuration", _COUNTED)
 
 
@@ -123,6 +156,10 @@ def recognise(head: bytes, *, headless: bool) -> Format | None:
     >>> recognise(b"Dear diary,\nnothing happened.\n", headless=True)
     """
     begin = head[:_HEAD].removeprefix(b"\xef\xbb\xbf")
+    if noise := _NOISE.match(begin):
+        begin = begin[noise.end() :]
+        if not begin.strip():
+            return _TOOL_OUTPUT
     for pattern, known in _BEGINNINGS:
         if pattern.match(begin):
             return known
@@ -165,8 +202,12 @@ def _recognise_lines(lines: list[bytes], *, is_kafka: bool) -> Format | None:
     """Say what some lines are, none of which is a comment."""
     if _all_match(_SETTING, lines) and (is_kafka or all(b"=" in line for line in lines)):
         return _CONFIGURATION if is_kafka else _OTHER_CONFIGURATION
-    if _all_match(_INI, lines):
-        return _OTHER_CONFIGURATION
+    is_object = lines[0].lstrip()[:1] in (b"{", b"[")
+    for pattern, known in (
+        (_METRIC, _METRICS), (_INI, _OTHER_CONFIGURATION), *([(_JSON_LINE, _JSON_TEXT)] * is_object)
+    ):  # fmt: skip
+        if _all_match(pattern, lines):
+            return known
     if len(lines) > 1 and _TABLE_HEAD.match(lines[0]):
         return Format("command output", _COUNTED)
     if len(lines) > 1 and b":" in lines[0] and _all_match(_KEY, lines):

@@ -155,6 +155,52 @@ def _read_kernel(line: Line, at: int | None, host: str, says: str) -> Iterator[R
         yield state(line, "host_booted", _RULE, at, subject=subject)
 
 
+_ACTIVE = re.compile(
+    r"^\s*Active: (?P<state>\w+)(?: \((?!Result)[^)]*\))?(?: \(Result: (?P<result>[\w-]+)\))?"
+    r" since (?P<when>.+?);"
+)
+_PROCESS = re.compile(
+    r"^\s*(?:Main PID|Process): (?P<pid>\d+) .*\(code=(?P<code>\w+)"
+    r"(?:, (?:status|signal)=(?P<status>[\w/-]+))?\)"
+)
+
+
+def read_service_status(lines: Iterable[Line]) -> Iterator[Row]:
+    """Read `systemctl status`: how the service ended, and the lines of the journal below that."""
+    unit, host, ended = "", "", False
+    active: tuple[Line, re.Match[str]] | None = None
+    process: re.Match[str] | None = None
+    for line in lines:
+        if line.number == 1:
+            unit = line.text.split()[1]
+        elif active is None and (found := _ACTIVE.match(line.text)):
+            active = line, found
+        elif found := _PROCESS.match(line.text):
+            process = found
+        elif journal := _JOURNAL.match(line.text):
+            host = host or journal["host"]
+            for row in read_host_lines([line]):
+                ended = ended or row["kind"] in ("process_ended", "kernel_killed")
+                yield row
+    if active and not ended and active[1]["state"] in ("failed", "inactive", "activating"):
+        yield from _read_ended_service(*active, unit, host, process)
+
+
+def _read_ended_service(
+    line: Line, active: re.Match[str], unit: str, host: str, process: re.Match[str] | None
+) -> Iterator[Row]:
+    at = read_moment(active["when"])
+    facts: Row = {"subject": f"host {host}".strip(), "detail": unit}
+    status, _, _ = (process["status"] or "" if process else "").partition("/")
+    if active["result"] == "oom-kill":
+        yield state(line, "kernel_killed", _RULE, at, error="OOMKilled", **facts)
+    elif process and _UNITS.search(unit) and (status != "0" or active["state"] == "failed"):
+        was_killed = process["code"] != "exited"
+        facts["position"] = whole_number(process["pid"], 62)
+        facts["error"] = f"SIG{status.removeprefix('SIG')}" if was_killed else None
+        yield state(line, "process_ended", _RULE, at, value=None if was_killed else status, **facts)
+
+
 def _read_systemd(line: Line, at: int | None, host: str, says: str) -> Iterator[Row]:
     if found := _OOMD.search(says):
         unit = found["unit"].rpartition("/")[2]

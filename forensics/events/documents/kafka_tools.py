@@ -39,9 +39,11 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 _STATUS = re.compile(r"^(?P<name>LeaderId|LeaderEpoch|MaxFollowerLag|ClusterId):\s+(?P<value>\S+)")
+# Milliseconds since 1970, or how long ago with --human-readable.
+_FETCHED = r"(?:-?\d+(?: ms ago)?|N/A|unknown)"
 _REPLICA = re.compile(
-    r"^(?P<node>\d+)\s+(?:\S{22}\s+)?(?P<end>\d+)\s+(?P<lag>\d+)\s+(?P<fetched>-?\d+)\s+"
-    r"(?P<caught>-?\d+)\s+(?P<status>Leader|Follower|Observer)"
+    r"^(?P<node>\d+)\s+(?:\S{22}\s+)?(?P<end>\d+)\s+(?P<lag>\d+)\s+"
+    rf"{_FETCHED}\s+{_FETCHED}\s+(?P<status>Leader|Follower|Observer)"
 )
 
 

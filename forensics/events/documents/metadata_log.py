@@ -17,7 +17,10 @@ from forensics.events.documents.facts import Line, Row, from_millis, state, whol
 from forensics.lib.secrets import mask_text
 
 _RULE = "metadata-log"
-_RECORD = re.compile(r"^\|? ?offset: \d+ (?:.{0,60}?\bCreateTime: (?P<time>\d+) )?")
+# With --skip-record-metadata only the payload is printed, and the time of the batch counts.
+_RECORD = re.compile(
+    r"^(?:\|? ?offset: \d+ (?:.{0,60}?\bCreateTime: (?P<time>\d+) )?|(?= payload: ))"
+)
 _PAYLOAD = " payload: "
 _BATCH = re.compile(r"^baseOffset: .{0,400}\bCreateTime: (?P<time>\d+)")
 _SNAPSHOT = re.compile(r"^(?:Dumping .*\.checkpoint|Snapshot end offset:)")

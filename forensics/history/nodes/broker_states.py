@@ -43,6 +43,8 @@ _LISTED = ("broker_registered", "brokers_changed", "brokers_found")
 LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
 # A broker that has just started may be missing in a list that is logged a little later.
 _SETTLED = 10 * SECOND
+# A start that fails is written down as one that is done, and at once as one that failed.
+_FAILING = SECOND // 2
 
 Event = Mapping[str, Any]
 T = TypeVar("T")
@@ -189,8 +191,18 @@ class _BrokerLane:
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
+            if what == "failed" and self._is_starting_still(event):
+                # Kafka writes that a broker has started before it ends a start that failed.
+                self.spans.pop()
+                self.spans[-1].end, now = None, self.spans[-1].state
             died = what == "failed" and now != "stopping"
             self._enter("crashed" if died else "stopped", event, what if died else None)
+
+    def _is_starting_still(self, event: Event) -> bool:
+        """Return True if a broker was up for no longer than it takes to write that it is not."""
+        states = [span.state for span in self.spans[-2:]]
+        is_new = len(states) > 1 and states[0] in _BEGINNING and states[1] == "up"
+        return is_new and event["at"] - self.spans[-1].begin <= _FAILING
 
     def _start(self, now: str, event: Event, last_line: Event | None) -> None:
         """Begin a start; a process that did not log that it stops was killed before."""

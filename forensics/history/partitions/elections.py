@@ -235,9 +235,13 @@ def _is_reassigned_away(change: LeaderChange, departure: str | None, hints: Hint
         return False
     before = (hints[n] for n in range(_index_at(hints, change.at + _HINT_NEAR) - 1, -1, -1))
     last = next((hint for hint in before if hint.kind.startswith("reassign")), None)
-    if last is None or last.kind == "reassignment_done" or last.replicas is None:
+    if last is None:
         return False
-    return change.old not in last.replicas
+    if last.kind == "reassignment_done":
+        # The leader itself reports who is in sync; that it was the last step moves it away.
+        is_near = abs(last.at - change.at) <= _HINT_NEAR
+        return is_near and last.leader == change.old and change.old not in (change.new_isr or ())
+    return last.replicas is not None and change.old not in last.replicas
 
 
 def _index_at(hints: Hints, at: int) -> int:

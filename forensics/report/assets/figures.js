@@ -117,23 +117,11 @@ globalThis.figures = (() => {
 
   // While a figure with its axis on top is scrolled through, the times stay in sight above it.
   const axes = new Map();
-  const placeAxis = (box) => {
+  const showAxis = (box) => {
     const axis = axes.get(box);
-    const frame = box.getBoundingClientRect();
-    const ticks = [...box.querySelectorAll(".xtick text")];
-    const is = ticks.length && ticks[0].getBoundingClientRect().bottom < 0 && frame.bottom > 120;
-    axis.hidden = !is;
-    if (!is) return;
-    const from = axis.getBoundingClientRect();
-    axis.replaceChildren(
-      ...ticks.map((tick) => {
-        const mark = document.createElement("span");
-        const place = tick.getBoundingClientRect();
-        mark.textContent = (tick.querySelector("tspan") ?? tick).textContent;
-        mark.style.left = `${(place.left + place.right) / 2 - from.left}px`;
-        return mark;
-      }),
-    );
+    const tick = box.querySelector(".xtick text");
+    axis.hidden = !tick || tick.getBoundingClientRect().bottom > 0 || box.getBoundingClientRect().bottom < 120;
+    axis.scrollLeft = box.closest(".scroll").scrollLeft;
   };
   const stick = (box) => {
     if (box.layout.xaxis.side !== "top") return;
@@ -141,16 +129,26 @@ globalThis.figures = (() => {
       const axis = document.createElement("div");
       const holder = document.createElement("div");
       axis.className = "axis";
-      axis.hidden = true;
       holder.className = "axis-place";
       holder.setAttribute("aria-hidden", "true");
       holder.append(axis);
       box.closest(".scroll").before(holder);
       axes.set(box, axis);
     }
-    placeAxis(box);
+    const from = box.getBoundingClientRect();
+    const times = document.createElement("div");
+    times.style.width = `${from.width}px`;
+    for (const tick of box.querySelectorAll(".xtick text")) {
+      const mark = document.createElement("span");
+      const place = tick.getBoundingClientRect();
+      mark.textContent = (tick.querySelector("tspan") ?? tick).textContent;
+      mark.style.left = `${(place.left + place.right) / 2 - from.left}px`;
+      times.append(mark);
+    }
+    axes.get(box).replaceChildren(times);
+    showAxis(box);
   };
-  addEventListener("scroll", () => axes.forEach((_, box) => placeAxis(box)), { capture: true, passive: true });
+  addEventListener("scroll", () => axes.forEach((_, box) => showAxis(box)), { capture: true, passive: true });
 
   // A cell holds a code; what it stands for is said in words when somebody points at it.
   const KINDS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };

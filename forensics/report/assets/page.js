@@ -2,21 +2,32 @@
 // Addresses within the page: #F-3f2a91c0, #p/orders/17, #b/3, #t/2026-03-01T14:02:11Z..14:09:40Z,
 // #q/words of the filter, and any of them together with & between them.
 globalThis.addresses = (() => {
-  // On paper stands what answers; all that is folded is printed when somebody asks for it.
+  let folded = [];
+  const unfold = () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const box of folded) box.open = true;
+  };
+  const fold = () => {
+    for (const box of folded) box.open = false;
+    folded = [];
+  };
+  // Of the page of a run stands on paper what answers; the rest is printed when somebody asks for it.
   const foot = document.querySelector(".unprinted") && document.querySelector("footer");
-  if (foot) {
+  if (!foot) {
+    addEventListener("beforeprint", unfold);
+    addEventListener("afterprint", fold);
+  } else {
     const made = document.createElement("button");
     made.type = "button";
     made.id = "print-all";
     made.textContent = "Print everything";
     made.addEventListener("click", async () => {
-      const folded = [...document.querySelectorAll("details:not([open])")];
-      for (const box of folded) box.open = true;
+      unfold();
       document.documentElement.classList.add("print-all");
       await globalThis.figures.drawAll();
       addEventListener("afterprint", () => {
         document.documentElement.classList.remove("print-all");
-        for (const box of folded) box.open = false;
+        fold();
       }, { once: true });
       print();
     });

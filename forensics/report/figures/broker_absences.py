@@ -70,6 +70,7 @@ def _dots(
     return go.Scatter(
         mode="markers", cliponaxis=False, x=[absence.back_at for absence in absences],
         y=[round(row + float(height), 3) for height in heights],
+        hovertemplate=plotly_sheet.HOVER,
         customdata=[_hover(broker, absence) for absence in absences],
         marker={
             "symbol": "circle-open" if is_ring else "circle", "opacity": 0.85,
@@ -84,7 +85,7 @@ def _hover(broker: BrokerLifecycle, absence: BrokerAbsence) -> str:
     kind, back_at = KIND_TEXTS.get(absence.kind, absence.kind), time_text(absence.back_at)
     return (
         f"{shown(broker.name)} back at {back_at} after {duration(absence.length)} "
-        f"({kind}); {count(absence.leaders[0], 'leadership')} lost meanwhile"
+        f"({kind}); {count(absence.leaders[0], 'leadership')} lost in that time"
     )
 
 
@@ -111,9 +112,9 @@ def _caption(returns: Returns) -> str:
         for name, some in unplanned
     ]
     planned = sum(absence.is_planned for _, absences in returns for absence in absences)
-    tail = f"{count(planned, 'return')} after an ordered shutdown (rings)." if planned else ""
+    tail = f"{count(planned, 'return')} after a clean shutdown (rings)." if planned else ""
     more = f" and {count(len(parts) - 3, 'other broker')}" if len(parts) > 3 else ""
-    text = f"{'; '.join(parts[:3])}{more}." if parts else "No broker left unasked and came back."
+    text = f"{'; '.join(parts[:3])}{more}." if parts else "No broker left unplanned and came back."
     return (
         f"{text[0].upper()}{text[1:]} {tail} Higher is longer away, larger is more leaderships "
         "lost: a rolling restart looks like a staircase of rings, flapping like a row of dots."

@@ -135,6 +135,7 @@ def _move_ticks(moves: Sequence[tuple[int, str]]) -> go.Scatter:
     return go.Scatter(
         mode="markers", name="a leader of its topics moved",
         x=[at for at, _ in moves], y=[shown(name) for _, name in moves],
+        hovertemplate=plotly_sheet.HOVER,
         customdata=[f"a leader moved at {time_text(at, exact=True)}" for at, _ in moves],
         marker={"symbol": "line-ns", "size": 14, "line": {"width": 2.5, "color": "#009E73"}},
     )  # fmt: skip
@@ -216,6 +217,7 @@ def _curve(lengths: Sequence[int], longest: float) -> go.Scatter:
         mode="lines", x=[length for length, _ in points], xaxis="x2", name="over within",
         y=[round(share, 2) for _, share in points], yaxis="y2", showlegend=False,
         line={"shape": "hv", "width": 2.5, "color": "#0072B2"},
+        hovertemplate=plotly_sheet.HOVER,
         customdata=[f"{share:.0f} % over within {duration(length)}" for length, share in points],
     )  # fmt: skip
 

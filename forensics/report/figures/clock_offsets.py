@@ -76,6 +76,7 @@ def _dots(rows: Sequence[Row], names: Sequence[str]) -> go.Scatter:
                     "symmetric": False, "thickness": 2, "width": 5, "color": theme.HATCH},
         text=[f"  {row['anchors'] or 0} anchors" for row in with_words],
         textposition="top center", textfont={"size": 9}, cliponaxis=False,
+        hovertemplate=plotly_sheet.HOVER,
         customdata=[f"{shown(name)}: {row['offset_ms']:+,} ms ± {_uncertainty(row):,} ms"
                        f"{', the reference' if row['reference'] else ''}"
                        for name, row in zip(names, rows, strict=True)],
@@ -123,6 +124,7 @@ def _line(correction: ClockCorrection, zone: int, window: Span) -> go.Scatter:
               for at, ms in zip(x, y, strict=True)]  # fmt: skip
     return go.Scatter(
         mode="lines+markers", x=x, y=y, customdata=hovers, showlegend=False,
+        hovertemplate=plotly_sheet.HOVER,
         line={"width": 2, "color": "#0072B2"}, marker={"size": 5, "color": "#0072B2"},
     )  # fmt: skip
 

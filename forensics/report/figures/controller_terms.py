@@ -8,7 +8,7 @@ from itertools import pairwise
 from plotly import graph_objects as go
 
 from forensics.lib.text_format import count, duration, time_text
-from forensics.report import theme, time_bins
+from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
 from forensics.report.lane_intervals import LaneInterval, choose_view, read_controller_terms
 from forensics.report.plotly_sheet import Figure, Sheet
@@ -57,6 +57,7 @@ def _line(terms: Sequence[LaneInterval], number: int | None, heights: Sequence[i
         mode="lines+markers", name=_node(number), connectgaps=False,
         x=[moment for term in terms for moment in (term.start, term.end, None)],
         y=[at for height in heights for at in (height, height, None)],
+        hovertemplate=plotly_sheet.HOVER,
         customdata=[text for term in terms for text in (_hover(term), _hover(term), "")],
         line={"color": fill, "width": 6},
         marker={"size": 9, "color": fill, "symbol": "line-ns", "line": {"width": 3, "color": fill}},

@@ -17,8 +17,11 @@ from forensics.run_output.reader import Row, RunOutput
 # In pixels: the first figure says what the others may be believed, and must not fill a screen.
 MAX_HEIGHT = 420
 MAX_LOGS, CELLS, MAX_ROWS = 200, 400, 200
-LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
+# Stands where the kind of a log does.
+NO_LOGS = "(no logs)"
+MISSING, LINES, SILENT, LACKING, DOWN = 4, 3, 2, 1, 0
 LOOKS = {
+    MISSING: ("var(--critical)", "no log of a broker or controller that others name"),
     LINES: ("var(--solid)", "lines"), SILENT: ("var(--silent)", "silent"),
     LACKING: (theme.LACKING, "no file"), DOWN: (theme.NONE, "the process was away"),
 }  # fmt: skip
@@ -27,12 +30,22 @@ LOOKS = {
 def render(run: RunOutput) -> Markup | None:
     """Draw each node's kinds of logs by time; None where no table tells of them."""
     window = run.window
-    columns = ["node", "log", "state", "started_at", "ended_at"]
+    columns = ["node", "role", "log", "state", "started_at", "ended_at"]
     rows = run.rows("coverage", columns)
     if not window or not any(row["log"] for row in rows):
         return None
     logs = {(_node(row), row["log"]) for row in rows if row["log"]}
-    drawn = sorted(logs, key=lambda log: (natural_key(log[0]), log[1]))[:MAX_LOGS]
+    # Of whom there is nothing at all stands first.
+    missing = {
+        (_node(row), NO_LOGS)
+        for row in rows
+        if row["state"] == "missing" and row["role"] != "client"
+    }
+    missing = {log for log in missing if log[0] not in {node for node, _ in logs}}
+    drawn = sorted(
+        missing | logs, key=lambda log: (log not in missing, natural_key(log[0]), log[1])
+    )
+    drawn = drawn[:MAX_LOGS]
     edges = np.linspace(*window, CELLS + 1).astype(np.int64)
     cells = np.stack([_cells(rows, node, log, edges) for node, log in drawn])
     sheet = plotly_sheet.Sheet([("", max(60, min(18 * len(cells), MAX_HEIGHT)))], window)
@@ -54,6 +67,8 @@ def _node(row: Row) -> str:
 def _cells(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
     """Return what there is in each cell; a cell with any line is one with lines."""
     of_node = [row for row in rows if _node(row) == node]
+    if log == NO_LOGS:
+        return np.full(len(edges) - 1, MISSING, np.int64)
     cells = np.full(len(edges) - 1, LACKING, np.int64)
     covered = [_cell_range(row, edges) for row in of_node
                if row["log"] == log and row["state"] == "covered"]  # fmt: skip
@@ -82,9 +97,10 @@ def _cell_range(row: Mapping[str, int | None], edges: Ints) -> tuple[int, int]:
 
 
 def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> go.Heatmap:
-    scale = [[side / 4, LOOKS[code][0]] for code in range(4) for side in (code, code + 1)]
+    many = len(LOOKS)
+    scale = [[side / many, LOOKS[code][0]] for code in range(many) for side in (code, code + 1)]
     return go.Heatmap(
-        x=edges.tolist(), y=plotly_sheet.escape_names(names), z=cells, zmin=-0.5, zmax=3.5,
+        x=edges.tolist(), y=plotly_sheet.escape_names(names), z=cells, zmin=-0.5, zmax=many - 0.5,
         colorscale=scale, ygap=2 if len(names) <= 40 else 0,
         meta={"words": {str(code): words for code, (_, words) in LOOKS.items()}},
         hovertemplate="%{y}<br>%{x}<br>%{text}<extra></extra>",

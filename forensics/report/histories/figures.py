@@ -232,6 +232,7 @@ def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> No
             trace = go.Scatter(
                 mode="markers", name=name, showlegend=True,
                 x=[step.start for step, _ in marks], y=[plain(place) for _, place in marks],
+                hovertemplate=plotly_sheet.HOVER,
                 customdata=[
                     f"{plain(step.text)}<br>{phrases.format_time(step.start)}" for step, _ in marks
                 ],

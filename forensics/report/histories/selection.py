@@ -130,8 +130,8 @@ def _unknown_partition(
     numbers = sorted(other for name, other in known if name == topic)
     if numbers:
         return ForensicsError(
-            f"These logs do not name partition {topic}-{number}; "
-            f"of topic {topic} they name {format_ranges(numbers)}."
+            f"These logs say nothing about partition {topic}-{number}; "
+            f"of topic {topic} they mention {format_ranges(numbers)}."
         )
     by_topic: dict[str, list[int]] = {}
     for name, other in known:
@@ -145,7 +145,7 @@ def _unknown_partition(
 
 def _not_found(what: str, similar: Sequence[str]) -> ForensicsError:
     hint = f" Nearest: {', '.join(similar)}." if similar else ""
-    return ForensicsError(f"These logs do not name {what}.{hint}")
+    return ForensicsError(f"These logs say nothing about {what}.{hint}")
 
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:

@@ -73,7 +73,7 @@ def _block(run: RunOutput, broker: BrokerLifecycle, levels: dict[str, Counter[st
     for node in {str(row["node"]) for row in broker.states if row["node"]}:
         written += levels.get(node, Counter())
     counts = [f"{number:,} {level}" for level, number in sorted(written.items())]
-    facts = f"Events in its own logs: {', '.join(counts)}." if counts else ""
+    facts = f"Log events from its own logs: {', '.join(counts)}." if counts else ""
     # Where several nodes are of one name only the first can have the address.
     name = entity_id("b", broker.name if broker.broker is None else broker.broker)
     return tag(

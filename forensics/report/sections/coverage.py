@@ -12,6 +12,7 @@ from forensics.report import container_table
 from forensics.report.coverage_advice import count_lines
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, note_left_out, strip_style, table, tag
+from forensics.report.summary_actions import missing_nodes
 from forensics.run_output.reader import Row, RunOutput, short_time
 
 TITLE = "Coverage"
@@ -56,16 +57,20 @@ class NodeLog:
 
 
 def render(run: RunOutput) -> Markup:
-    """Show one row for each node and kind of log."""
+    """Say what is missing, then show one row for each node and kind of log."""
     logs, documents = _group_files(run.files), _group_documents(run.files)
     if not logs and not documents:
         return tag("p", "No table of input files was saved: nothing can be said about coverage.")
     filled = [log for log in logs if log.total("lines")]
     return join(
         [
-            tag("p", _summary(run, logs), " ", _empty_logs(logs)),
-            *(tag("p", line, class_="warning") for line in _unplaced(run)),
+            *(
+                tag("p", tag("strong", one.text), class_="warning level-critical")
+                for one in missing_nodes(run)
+            ),
             *(tag("p", line, class_="warning") for line in _silences(run, logs)),
+            *(tag("p", line, class_="warning") for line in _unplaced(run)),
+            tag("p", _summary(run, logs), " ", _empty_logs(logs)),
             log_coverage.render(run),
             _listing(run, [*filled, *documents]) if filled or documents else None,
             _layouts(run),

@@ -90,6 +90,44 @@ def test_an_error_of_the_next_start_is_not_why_it_ended(tmp_path: Path) -> None:
     assert "killed process" in found.actions[0]
 
 
+def test_failed_starts_are_counted_beside_crashes(tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 30) for begin in (100, 200, 300)]
+    error = {"error": "x.NodeExistsException", "detail": "KeeperErrorCode = NodeExists"}
+    failed = [event(begin + 6, "broker-2", "process_failed", **error) for begin in (100, 200)]
+    spans = [
+        Span(state, (begin + after) * SECOND, (begin + after + 1) * SECOND)
+        for begin in (100, 200, 300)
+        for after, state in (
+            [(4, "starting"), (6, "crashed"), (10, "starting"), (30, "up")]
+            if begin < 300
+            else [(4, "starting"), (30, "up")]
+        )
+    ]
+
+    [found] = find(case(tmp_path, away=away, events=failed, brokers={2: spans}))
+
+    assert found.title.startswith("Broker 2 crashed 3 times, and 2 of 5 starts failed")
+    assert found.measures["failed_starts"] == 2
+    assert '2 starts of 5 came to nothing: "KeeperErrorCode = NodeExists".' in found.explanation
+
+
+def test_freezes_that_kept_the_session_are_counted_beside_those_that_did_not(
+    tmp_path: Path,
+) -> None:
+    away = [absence(2, "pause", begin, begin + 12) for begin in (100, 200, 300)]
+    text = "(elapsed time since send: 7000ms, request timeout: 2000ms)"
+    late = [
+        event(end, "broker-2", "peer_request_lost", duration_ms=7000, text=text)
+        for end in (150, 250, 450)
+    ]
+
+    [found] = find(case(tmp_path, away=away, events=late))
+
+    assert "froze at least 5 times and lost its session 3 times" in found.title
+    assert "2 more freezes of some seconds ended before its session did." in found.explanation
+    assert "there may be more" in found.explanation
+
+
 def test_two_crashes_are_not(tmp_path: Path) -> None:
     away = [
         absence(2, "crash", 100, 104),

@@ -166,6 +166,6 @@ SCENARIOS = [
     Scenario(
         NAME, "blind", "no line tells a setting",
         partial(case, files=[logs("app", 100, role="client", records=9)]),
-        reason="no line states client setting seen",
+        reason="no line mentions client setting seen",
     ),
 ]  # fmt: skip

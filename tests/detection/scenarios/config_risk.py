@@ -198,6 +198,6 @@ SCENARIOS = [
     Scenario(
         NAME, "blind", "no line tells a setting",
         partial(case, files=[logs("broker-1", 100, role="broker", records=9)]),
-        reason="no line states setting seen or config set",
+        reason="no line mentions setting seen or config set",
     ),
 ]  # fmt: skip

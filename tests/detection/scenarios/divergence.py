@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
+from forensics.history.clocks.model import (
+    ClockModel,
+    Clocks,
+    ClockSegment,
+    UnexplainedInterval,
+)
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, row
 from tests.detection.scenarios import Scenario, from_logs
 
@@ -24,6 +30,12 @@ def line(second: float, kind: str, partition: int = 0, **more: Any) -> Row:
 def fell(second: float, partition: int = 0) -> Row:
     """Let a high watermark fall by five."""
     return line(second, "high_watermark_fell", partition, high_watermark=54, cut_to=49)
+
+
+SET_ANEW = ClockModel(
+    [ClockSegment(0, 0.0, 0.0, 10.0, 0, 1000 * SECOND)],
+    unexplained=[UnexplainedInterval(90 * SECOND, 110 * SECOND, 60_000.0)],
+)
 
 
 def cut(**more: Any) -> Row:
@@ -111,6 +123,11 @@ SCENARIOS = [
     Scenario(
         NAME, "boundary", "a change of leader long before",
         partial(case, events=[fell(100)], leadership=[epoch(1, 2, 69)]), [{"severity": "medium"}],
+    ),
+    Scenario(
+        NAME, "quiet", "a change of leader at a time by a clock that may have been set anew",
+        partial(case, events=[fell(100)], leadership=[epoch(1, 2, 40)],
+                clocks=Clocks({}, {}, (), {"broker-1": SET_ANEW})),
     ),
     Scenario(
         NAME, "quiet", "a broker that came back just before",

@@ -40,6 +40,19 @@ def fenced(*events: Row, how: str) -> Callable[[Path], DetectionContext]:
     return partial(case, files=SERVERS, events=events, away=[absence(2, how, 109, 114)])
 
 
+def late(
+    seconds: float, *more: Row, ends: Sequence[float] = (900,), detail: str = "RaftManager"
+) -> Callable[[Path], DetectionContext]:
+    """Let broker 1 notice after so many seconds that a request of 2 s had timed out."""
+    text = f"(elapsed time since send: {round(seconds * 1000)}ms, request timeout: 2000ms)"
+    lost = [
+        event(end, "broker-1", "peer_request_lost", duration_ms=round(seconds * 1000), text=text,
+              detail=detail, value="FETCH")
+        for end in ends
+    ]  # fmt: skip
+    return partial(case, files=SERVERS, events=[*lost, *more])
+
+
 GC = {
     "broker-1/kafkaServer-gc.log": "[2026-11-18T11:24:42.957+0000][gc          ] GC(15) Pause Full"
     " (G1 Compaction Pause) 4096M->4001M(4096M) 12107.523ms\n",
@@ -68,7 +81,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "a ZooKeeper client that woke too late", unheard(14.1),
-        [{"severity": "medium", "measures": {"longest_ms": 14100, "pauses": 1}}],
+        [{"severity": "medium", "measures": {"longest_ms": 12600, "pauses": 1}}],
     ),
     Scenario(
         NAME, "fires", "a pause that the lanes found",
@@ -82,6 +95,32 @@ SCENARIOS = [
         ]),
         [{"severity": "medium", "measures": {"node": "broker-1", "longest_ms": 30_000}}],
     ),
+    Scenario(
+        NAME, "fires", "a request that had timed out long before anybody looked", late(7),
+        [{"severity": "low", "confidence": "possible", "brokers": [1],
+          "measures": {"longest_ms": 6750, "pauses": 1, "fenced": 0}}],
+    ),
+    Scenario(
+        NAME, "fires", "again and again", late(7, ends=range(100, 200, 10)),
+        [{"severity": "medium", "measures": {"pauses": 10}}],
+    ),
+    Scenario(
+        NAME, "fires", "what it wrote first as it woke is the end",
+        late(7, event(899, "broker-1", "isr_shrunk")), [{"measures": {"longest_ms": 5750}}],
+    ),
+    Scenario(
+        NAME, "fires", "of a request that is not sent all the time only the delay counts",
+        late(7, detail="alter-partition"), [{"measures": {"longest_ms": 5000}}],
+    ),
+    Scenario(
+        NAME, "boundary", "noticed less than two seconds late", late(3.999),
+    ),
+    Scenario(NAME, "boundary", "two seconds late", late(4), [{"measures": {"longest_ms": 3750}}]),
+    Scenario(
+        NAME, "quiet", "it wrote meanwhile: one thread was busy",
+        late(7, event(896, "broker-1", "isr_shrunk")),
+    ),
+    Scenario(NAME, "quiet", "longer than a session and not fenced: its clock was set", late(125)),
     Scenario(
         NAME, "fires", "a host: all nodes at once",
         partial(case, files=SERVERS, events=[

@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,9 @@ def test_a_document_is_recognised_and_states_its_facts(name: str, tmp_path: Path
     assert all(re.sub(r"hunter2", "***", lines[row["line"] - 1]) == row["text"] for row in events)
 
 
+TOOL = "output of a kafka tool"
+
+
 @pytest.mark.parametrize(
     ("text", "layout"),
     [
@@ -241,6 +245,16 @@ def test_a_document_is_recognised_and_states_its_facts(name: str, tmp_path: Path
         (b"Dear diary,\nnothing happened.\n", None),
         (b"11:38:25 nothing=happened\n11:38:26 nothing=new\n", None),
         (b"\n\n\n", None),
+        (b"# HELP kafka_x of a broker\n# TYPE kafka_x gauge\nkafka_x 1\n", "metrics"),
+        (b'kafka_x{topic="a,b"} 1.0E9\nkafka_y NaN 1795108165866\n', "metrics"),
+        (b'{\n  "replicaCount": 3,\n  "image": {\n    "tag": "4.1"\n  },\n  "x": []\n}\n', "json"),
+        (b'{\n  "a": 1\n}\nand prose\n' * 3, None),
+        (b"log4j:WARN No appenders\nlog4j:WARN See x\nCluster ID: MkU3\n", TOOL),
+        (b"Feature: kraft.version\tSupportedMinVersion: 0\tSupportedMaxVersion: 1\n", TOOL),
+        (b"orders-v2:0:0\norders-v2:1:77\n", TOOL),
+        (b"Found log directory:\n  /var/lib/kafka\n", TOOL),
+        (b"No partition reassignments found.\n", TOOL),
+        (b"SLF4J: No SLF4J providers were found.\n", TOOL),
     ],
 )  # fmt: skip
 def test_what_is_no_log_is_named_and_what_may_be_one_is_not(
@@ -355,3 +369,68 @@ def test_damage_breaks_nothing_and_every_line_counts(
     assert account["lines"] == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     assert whole.accounts() == parted.accounts()
     assert whole.facts() == parted.facts()
+
+
+def told_by(folder: Path, text: str) -> list[dict[str, Any]]:
+    return [row for row in read(folder, text).events if row["file"] == "saved"]
+
+
+STATUS = """● kafka.service - Apache Kafka broker
+     Loaded: loaded (/etc/systemd/system/kafka.service; enabled; preset: enabled)
+     Active: {active} since Wed 2026-11-18 11:38:25 UTC; 5min ago
+   Duration: 2d 3h 4min
+    Process: 812 ExecStart=/opt/kafka/bin/kafka-server-start.sh server.properties (code={code})
+   Main PID: 812 (code={code})
+        CPU: 3h 5min
+
+Nov 18 11:38:20 kafka-2 kafka-server-start.sh[812]: shutting down
+"""
+
+
+@pytest.mark.parametrize(
+    ("active", "code", "expected"),
+    [
+        ("failed (Result: oom-kill)", "killed, signal=KILL", ("kernel_killed", "OOMKilled", None)),
+        ("failed (Result: signal)", "killed, signal=SEGV", ("process_ended", "SIGSEGV", None)),
+        ("failed (Result: exit-code)", "exited, status=1/FAILURE", ("process_ended", None, "1")),
+        ("activating (auto-restart) (Result: exit-code)", "exited, status=137",
+         ("process_ended", None, "137")),
+        ("inactive (dead)", "exited, status=0/SUCCESS", None),
+        ("active (running)", "exited, status=1/FAILURE", None),
+    ],
+)  # fmt: skip
+def test_the_status_of_a_service_says_how_it_ended(
+    active: str, code: str, expected: tuple[str, str | None, str | None] | None, tmp_path: Path
+) -> None:
+    events = told_by(tmp_path, STATUS.format(active=active, code=code))
+
+    told = [(row["kind"], row["error"], row["value"]) for row in events]
+    assert told == ([expected] if expected else [])
+    for row in events:
+        assert (row["line"], row["subject"]) == (3, "host kafka-2")
+        assert row["ts"] == datetime(2026, 11, 18, 11, 38, 25, tzinfo=UTC)
+
+
+def test_what_the_journal_below_a_status_says_is_told_once(tmp_path: Path) -> None:
+    text = STATUS.format(active="failed (Result: oom-kill)", code="killed, signal=KILL")
+    more = "Nov 18 11:38:25 kafka-2 systemd[1]: kafka.service: Failed with result 'oom-kill'.\n"
+    events = told_by(tmp_path, text + more)
+
+    assert [(row["kind"], row["line"]) for row in events] == [("kernel_killed", 10)]
+
+
+def test_how_long_ago_a_replica_fetched_may_be_told_in_words(tmp_path: Path) -> None:
+    """As --human-readable prints it."""
+    text = (
+        "NodeId\tDirectoryId           \tLogEndOffset\tLag\tLastFetchTimestamp\t"
+        "LastCaughtUpTimestamp\tStatus  \t\n"
+        "3001  \tAAAAAAAAAAAAAAAAAAAAAA\t93          \t0  \t21 ms ago         \t"
+        "21 ms ago            \tLeader  \t\n"
+        "2     \tUFUDBlKG0QyW1ruqf2sVjg\t49          \t44 \t18600 ms ago      \t"
+        "19101 ms ago         \tObserver\t\n"
+    )
+    events = told_by(tmp_path, text)
+
+    assert [(row["controller"], row["log_end"], row["count"]) for row in events] == [
+        (3001, 93, 0), (2, 49, 44),
+    ]  # fmt: skip

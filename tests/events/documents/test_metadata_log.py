@@ -148,3 +148,19 @@ def test_what_is_torn_or_strange_states_nothing() -> None:
                 above=["Dumping 0.log", *strange])  # fmt: skip
 
     assert ["topic_created"] == [row["kind"] for row in rows]
+
+
+def test_a_dump_without_metadata_of_records_takes_the_time_of_the_batch(tmp_path: Path) -> None:
+    """`--skip-record-metadata` prints only the payload of each record."""
+    topic = {"type": "TOPIC_RECORD", "version": 0, "data": {"name": "a", "topicId": "i"}}
+    (tmp_path / "dump.txt").write_text(
+        "Dumping /d/__cluster_metadata-0/00000000000000000000.log\nLog starting offset: 0\n"
+        f"baseOffset: 1 lastOffset: 4 count: 4 position: 91 CreateTime: {AT} size: 145\n"
+        f" payload: {json.dumps(topic, separators=(',', ':'))}\n"
+    )
+    run = run_archives([str(tmp_path / "dump.txt")], tmp_path / "out")
+
+    assert run.files["dump.txt"].to_row()["layout"] == "metadata log"
+    [row] = run.tables.read("events", ["kind", "topic", "line", "ts"]).to_pylist()
+    assert (row["kind"], row["topic"], row["line"]) == ("topic_created", "a", 4)
+    assert row["ts"].timestamp() * 1000 == AT

@@ -101,6 +101,16 @@ def test_a_leader_that_is_to_leave_is_replaced_by_the_reassignment() -> None:
     assert "unknown" == classify_election(moved, [], [hint("reassignment", 60, replicas=(1, 2))])
 
 
+def test_the_last_step_of_a_reassignment_moves_the_leader_away() -> None:
+    """The leader reports who is in sync, and is itself not to stay."""
+    last_step = hint("reassignment_done", 99.5, leader=1)
+
+    assert "reassignment" == classify_election(change(new_isr=(2, 3)), [], [last_step])
+    assert "failover" == classify_election(
+        change(new_isr=(2, 3)), [], [hint("reassignment_done", 90, leader=1)]
+    )
+
+
 @pytest.mark.parametrize(("second", "named"), [(95, "preferred"), (94.9, "failover")])
 def test_a_controller_s_word_counts_when_it_is_spoken_with_the_election(
     second: float, named: str

@@ -228,3 +228,23 @@ def test_a_few_brokers_never_share_a_colour(numbers: list[int]) -> None:
 
     assert len(set(given.values())) == len(numbers)
     assert given[numbers[0]] == theme.OKABE_ITO[numbers[0] % 7]
+
+
+def test_a_broker_without_any_log_stands_first_and_red(unclean: Path) -> None:
+    """In the section on coverage: what is missing, and what that hides, before what is there."""
+    covered = {"node": "broker-1", "role": "broker", "log": "server", "state": "covered"}
+    save(unclean, "coverage", [
+        covered | {"started_at": at(0), "ended_at": at(90_000)},
+        {"node": "broker-3", "role": "broker", "state": "missing", "why": "no file",
+         "started_at": at(0), "ended_at": at(90_000)},
+    ])  # fmt: skip
+    html = draw_report(unclean).read_text("utf-8")
+    section = html[html.index('<section id="coverage"') : html.index('<section id="unseen"')]
+    first = re.search(r"</summary>\s*<p (.*?)</p>", section, re.DOTALL)
+    drawn = json.loads(re.findall(r'data-figure="figure-coverage">(.*?)</script>', section)[0])
+
+    assert first
+    assert "level-critical" in first[1]
+    assert "No logs of broker 3" in first[1]
+    assert drawn["layout"]["yaxis"]["categoryarray"][-1] == "broker-3 (no logs)"
+    assert "no log of a broker or controller that others name" in section

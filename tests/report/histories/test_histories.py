@@ -346,12 +346,12 @@ def test_a_controller_is_told_by_its_reigns(unclean: Path) -> None:
     [
         (
             Selection(("metrics-firehos-1",)),
-            "not name partition metrics-firehos-1. Nearest: metric",
+            "nothing about partition metrics-firehos-1. Nearest: metric",
         ),
-        (Selection(("orders-v2-9",)), "of topic orders-v2 they name 0 to 7."),
+        (Selection(("orders-v2-9",)), "of topic orders-v2 they mention 0 to 7."),
         (Selection(("orders",)), "for all partitions of a topic: --topic orders"),
-        (Selection(topics=("orders-v3",)), "not name topic orders-v3. Nearest: orders-v2."),
-        (Selection(brokers=(9,)), "not name broker 9. Nearest: 1, 2, 3, 100."),
+        (Selection(topics=("orders-v3",)), "nothing about topic orders-v3. Nearest: orders-v2."),
+        (Selection(brokers=(9,)), "nothing about broker 9. Nearest: 1, 2, 3, 100."),
         (Selection(brokers=(1,), start="soon"), "--from soon: write a time in UTC, such as"),
         (
             Selection(brokers=(1,), start="2020-01-01", end="2020-01-02"),

@@ -1,0 +1,114 @@
+"""Searching for all patterns at once, and for one after the other, gives the same events."""
+
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import load_rule_set
+from forensics.events.scan import Scanner, compile_patterns
+from forensics.ingest.read_plan import plan_reading
+from forensics.lib import pattern_set, secrets
+from tests.ingest.sample_archives import LOGS
+
+Readers = tuple[LogReader, LogReader]
+
+
+def read_one_by_one() -> LogReader:
+    rules = load_rule_set()
+    return LogReader(rules.layouts, rules.active_rules(context=True), rules.wrappers)
+
+
+@pytest.fixture(scope="module")
+def readers() -> Readers:
+    if pattern_set.open_pattern_set(["a"]) is None:
+        pytest.skip("no Hyperscan here")
+    quick = read_one_by_one()
+    quick.search_at_once(quick.compile_patterns())
+    return read_one_by_one(), quick
+
+
+def example_lines(drawn: random.Random) -> Iterator[str]:
+    """Yield lines of every rule, and nearly such lines: cut, mixed, or by another logger."""
+    rules = load_rule_set().rules
+    lines = [e.line for rule in rules for wording in rule.wordings for e in wording.examples]
+    lines += [line for rule in rules for one in rule.wordings for line in one.must_not_match]
+    for line in lines:
+        yield line
+        other = drawn.choice(lines)
+        kind = drawn.randrange(4)
+        if kind == 0:
+            yield line[: drawn.randrange(len(line))]
+        elif kind == 1:
+            yield line.rpartition("(")[0] + "(" + other.rpartition("(")[2]
+        elif kind == 2:
+            middle = drawn.randrange(len(line))
+            yield line[:middle] + other[drawn.randrange(len(other)) :]
+        else:
+            yield f"{line} password=hunter{drawn.randrange(9)} {other[30:]}"
+
+
+def test_lines_of_all_rules_and_nearly_such_lines(readers: Readers) -> None:
+    lines = "\n".join(example_lines(random.Random(1))).split("\n")
+    slow, quick = readers
+    records = slow.split_records(lines)
+    assert records is not None
+    extracted = slow.extract(records)
+    passed = slow.prefilter(extracted)
+    assert quick.prefilter(extracted).equals(passed)
+    entries = slow.parse(passed)
+    assert quick.parse(passed).equals(entries)
+    events = slow.match(entries)
+    assert quick.match(entries).equals(events)
+    assert len(passed) < len(extracted)
+    assert len(events) > len(load_rule_set().rules)
+
+
+def test_a_recording(readers: Readers) -> None:
+    splits = plan_reading([str(LOGS)]).splits
+    found = [
+        pa.Table.from_batches([batch for split in splits for batch in Scanner(one).scan(split)])
+        for one in readers
+    ]
+    assert found[0].equals(found[1])
+    assert len(found[0]) > 1000
+
+
+def test_the_quick_way_is_taken_where_it_is_asked_for(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    find = pattern_set.PatternSet.find
+
+    def note(self: pattern_set.PatternSet, texts: pa.Array) -> object:
+        asked.append(len(self.numbers))
+        return find(self, texts)
+
+    monkeypatch.setattr(pattern_set.PatternSet, "find", note)
+    line = "[2026-11-18 11:38:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
+    for reader, expected in zip(readers, (0, 3), strict=True):
+        asked.clear()
+        records = reader.split_records([line])
+        assert records is not None
+        assert len(reader.read_events(records)) == 1
+        # rules before and after parsing, secrets between
+        assert len(asked) == expected
+    assert len(secrets.list_probes()) in asked
+
+
+def test_patterns_are_compiled_where_there_is_much_to_read(readers: Readers) -> None:
+    splits = plan_reading([str(LOGS)]).splits
+    assert compile_patterns(splits) == ()
+    assert len(compile_patterns(splits * 4)) == len(readers)
+
+
+def test_without_hyperscan_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forensics.lib.pattern_set.hyperscan", None)
+    reader = read_one_by_one()
+    assert reader.compile_patterns() == ()
+    reader.search_at_once(())
+    records = reader.split_records(["[2026-11-18 11:38:00,000] INFO x (y)"])
+    assert records is not None
+    assert len(reader.read_events(records)) == 0
