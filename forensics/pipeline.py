@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -250,19 +250,36 @@ def settle_events(
 ) -> None:
     """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
     finalize = make_event_finalizer(files)
+    if not write_unrepeated(engine, staged, finalize, events, files, settings.staging):
+        engine.map_batches(staged, events, finalize, EVENTS)
+
+
+def write_unrepeated(  # noqa: PLR0913, PLR0917
+    engine: Engine,
+    source: Path,
+    prepare: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    events: Path,
+    files: Mapping[str, FileAccount],
+    scratch: Path,
+) -> bool:
+    """Write prepared events, those that several files of a node have once; False if none may be."""
     compared = repeated_lines.find_comparable_files(files.values())
     if not compared:
-        engine.map_batches(staged, events, finalize, EVENTS)
-        return
-    digested, marked = settings.staging / "digested", settings.staging / "marked"
+        return False
+    digested, marked = scratch / "digested", scratch / "marked"
     digest = repeated_lines.digest_events(compared)
     engine.map_batches(
-        staged, digested, lambda batches: map(digest, finalize(batches)), repeated_lines.DIGESTED
+        source, digested, lambda batches: map(digest, prepare(batches)), repeated_lines.DIGESTED
     )
     order = repeated_lines.rank_files(files[name] for name in compared)
     marker, counter = repeated_lines.RepeatMarker(order), repeated_lines.RepeatCounter()
     rows = engine.run_readers(digested, [marker], repeated_lines.MARKED)
     engine.write_temporary(rows, marked)
+    cut = repeated_lines.find_cut_repeats(marked, compared)
+    if cut:
+        mark, whole = repeated_lines.CutMarker(cut), scratch / "marked_whole"
+        engine.map_batches(marked, whole, mark, repeated_lines.MARKED)
+        marked = whole
     engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
@@ -272,6 +289,7 @@ def settle_events(
         repeated_lines.REPEATED_LINES,
     )
     repeated_lines.note_repeats(files, repeats)
+    return True
 
 
 def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:

@@ -13,6 +13,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,12 @@ import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
 from forensics.events.file_parts import list_node_accounts
+from forensics.lib.arrow_io import iter_rows, read_batches
+from forensics.lib.time_units import TIMESTAMP
 from forensics.schemas import EVENTS, FACTS
 
+Place = tuple[str, int, int, str]
+_PLACE = ("file", "line", "offset", "rule")
 Batches = Iterator[pa.RecordBatch]
 Rows = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -48,6 +54,8 @@ _OWN_LOG = re.compile(
 )
 # A file of which so much is repeated is a copy: what it adds are odd lines, such as a JVM's.
 COPY_SHARE = 0.9
+# Of a file that is mostly repeated so many other events are compared with whole records.
+_MAX_ODD = 10_000
 _COMPARED = ("ts", "node", "kind", "rule", *FACTS.names)
 _MIX, _SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
@@ -255,6 +263,74 @@ def _changes(*columns: Rows) -> npt.NDArray[np.bool_]:
     for values in columns:
         changes |= values[1:] != values[:-1]
     return changes
+
+
+def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
+    """Find events of records that lack lines, which another file has whole.
+
+    The last record of a file may be cut off, and what was searched for words has only the lines
+    with these: what such a record states is the same as far as it goes. Returns the file that holds
+    each as a whole.
+    """
+    known = pc.field("file").isin(sorted(compared))
+    last: dict[str, int] = {}
+    kept, repeated = Counter[str](), Counter[str]()
+    for batch in read_batches(marked, ["file", "line", "repeats"], known):
+        table = pa.Table.from_batches([batch]).group_by("file", use_threads=False)
+        figures = [("line", "max"), ("line", "count"), ("repeats", "count")]
+        for row in table.aggregate(figures).to_pylist():
+            last[row["file"]] = max(row["line_max"], last.get(row["file"], 0))
+            repeated[row["file"]] += row["repeats_count"]
+            kept[row["file"]] += row["line_count"] - row["repeats_count"]
+    chosen = pc.scalar(False)
+    for file, line in last.items():
+        mostly = repeated[file] >= kept[file] and kept[file] <= _MAX_ODD
+        chosen |= (pc.field("file") == file) & (pc.scalar(mostly) | (pc.field("line") == line))
+    ends = _read_kept(marked, known & chosen)
+    times = pa.array({row["ts"] for row in ends}, TIMESTAMP)
+    others: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in _read_kept(marked, known & pc.field("ts").isin(times)) if ends else ():
+        others[row["ts"], row["node"], row["kind"]].append(row)
+    found: dict[Place, str] = {}
+    for end in ends:
+        near = others[end["ts"], end["node"], end["kind"]]
+        whole = [one["file"] for one in near if one["file"] != end["file"] and _holds(one, end)]
+        if whole:
+            found[end["file"], end["line"], end["offset"], end["rule"]] = min(whole)
+    return found
+
+
+def _read_kept(marked: Path, where: pc.Expression) -> list[dict[str, Any]]:
+    columns = ["file", "line", "offset", *_COMPARED]
+    kept = pc.field("ts").is_valid() & pc.field("repeats").is_null()
+    return list(iter_rows(read_batches(marked, columns, kept & where), columns))
+
+
+def _holds(whole: Mapping[str, Any], cut: Mapping[str, Any]) -> bool:
+    """Return True if an event states all that another one states, and more."""
+    pairs = [(whole[name], cut[name]) for name in FACTS.names]
+    more = any(one is not None and other is None for one, other in pairs)
+    return more and all(other is None or one == other for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class CutMarker:
+    """Marks the events that `find_cut_repeats` found."""
+
+    found: Mapping[Place, str]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Mark them in each batch."""
+        names = pa.array(sorted({place[0] for place in self.found}), pa.string())
+        for batch in batches:
+            maybe = np.flatnonzero(pc.is_in(batch["file"], names))
+            repeats = batch["repeats"].to_pylist() if len(maybe) else []
+            columns = [batch[name].take(pa.array(maybe)) for name in _PLACE] if len(maybe) else []
+            places = zip(*(column.to_pylist() for column in columns), strict=True)
+            for row, place in zip(maybe.tolist(), places, strict=True):
+                repeats[row] = self.found.get(place, repeats[row])
+            column = pa.array(repeats, pa.string()) if repeats else batch["repeats"]
+            yield batch.set_column(batch.schema.get_field_index("repeats"), "repeats", column)
 
 
 def keep_unrepeated(batches: Iterable[pa.RecordBatch]) -> Batches:

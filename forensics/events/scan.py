@@ -57,7 +57,7 @@ _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 _BINARY_SHARE = 0.001
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     """Return the scanner of this process; rules and layouts are read once.
 

@@ -69,10 +69,10 @@ def refuse_unfinished(out: Path, *, whole: bool) -> None:
         raise ForensicsError(f"The run in {out} did not finish: {reason.rstrip('.')}. {_ADVICE}")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, advice: str = _ADVICE) -> dict[str, Any]:
     """Read a JSON object; raise an error with the file if it is none."""
     if path.stat().st_size > _MOST_JSON_BYTES:
-        raise ForensicsError(f"{path} has more than {_MOST_JSON_BYTES >> 20} MB. {_ADVICE}")
+        raise ForensicsError(f"{path} has more than {_MOST_JSON_BYTES >> 20} MB. {advice}")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -188,18 +188,32 @@ def _check_table(folder: Path, schema: pa.Schema, *, grows: bool) -> None:
     for path in parts:
         if path.is_dir():
             continue
-        try:
-            with pq.ParquetFile(path) as file:
-                footer, found = file.metadata, file.schema_arrow
-                rows += footer.num_rows
-                fault = _part_fault(footer, found, schema, path.stat().st_size)
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            why = str(error).partition("\n")[0]
-            raise ForensicsError(f"{path} is no whole Parquet file: {why[:300]}") from error
+        count, fault = _read_footer(path, schema)
+        rows += count
         if fault is None and not grows and rows > _MOST_ROWS:
             fault = f"it has {rows:,} rows, and no run more than {_MOST_ROWS:,}"
         if fault:
             raise ForensicsError(f"{path} is not as a run writes it: {fault}. {_ADVICE}")
+
+
+def check_file(path: Path, schema: pa.Schema, most_rows: int, advice: str) -> None:
+    """Raise an error if one Parquet file is not as it was written."""
+    rows, fault = _read_footer(path, schema)
+    if fault is None and rows > most_rows:
+        fault = f"it has {rows:,} rows, more than {most_rows:,}"
+    if fault:
+        raise ForensicsError(f"{path} is not as it was written: {fault}. {advice}")
+
+
+def _read_footer(path: Path, schema: pa.Schema) -> tuple[int, str | None]:
+    """Return how many rows a file has, and what is wrong with it."""
+    try:
+        with pq.ParquetFile(path) as file:
+            footer, found = file.metadata, file.schema_arrow
+            return footer.num_rows, _part_fault(footer, found, schema, path.stat().st_size)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        why = str(error).partition("\n")[0]
+        raise ForensicsError(f"{path} is no whole Parquet file: {why[:300]}") from error
 
 
 def _part_fault(

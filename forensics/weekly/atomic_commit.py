@@ -13,12 +13,16 @@ import os
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 from forensics.errors import ForensicsError
+from forensics.run_output.damage import read_json
 
 STORE_FILE = "store.json"
 # The user's own, never written here.
 NOTES_FILE = "notes.yaml"
+# What to do with a store whose files are damaged.
+ADVICE = "Give the logs to `audit` again, with a new store."
 _STAGED = ".new"
 _SCRATCH = ".scratch"
 _JOURNAL = ".commit.json"
@@ -82,7 +86,14 @@ class StoreFiles:
         self._clean_up()
 
     def _replay_journal(self) -> None:
-        journal = json.loads(self._journal.read_text(encoding="utf-8"))
+        journal = read_json(self._journal, ADVICE)
+        names = [*(journal.get("move") or ()), *(journal.get("delete") or ())]
+        for name in names:
+            # Whoever may write into a store must not reach other folders by it.
+            if not isinstance(name, str) or Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ForensicsError(
+                    f"{self._journal} names {name!r}, no file of a store. {ADVICE}"
+                )
         for name in journal["move"]:
             staged, target = self.root / _STAGED / name, self.root / name
             # A file that is no longer staged was moved by the run before.
@@ -138,6 +149,11 @@ class Transaction:
         """Return the text of a file, or "" if it is not there."""
         path = self.find(name)
         return path.read_text(encoding="utf-8", errors="replace") if path else ""
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """Return the object in a file, or None if it is not there."""
+        path = self.find(name)
+        return read_json(path, ADVICE) if path else None
 
     def names(self, folder: str = "") -> list[str]:
         """List all files below a folder, staged or committed."""

@@ -22,8 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.ingest.archive_reader import FIRST_PREFIX
+from forensics.run_output.damage import check_file
+from forensics.weekly.atomic_commit import ADVICE
 from forensics.weekly.iso_week import EARLIEST, LATEST, Week, week_of
 
 CONTAINERS = "inputs/containers.parquet"
@@ -52,6 +55,7 @@ _NOT_KEPT = (
     "file", "container", "node", "role", "version", "duplicate_of", "repeats", "copy_of", "bases",
     "origin", "begins", "parts", "placement", "shifts", "layout_stretches", "unread", "patterns",
 )  # fmt: skip
+_MOST_ROWS = 10_000_000
 _COMPARED = ("line", "offset", "kind", "topic", "partition", "text")
 
 
@@ -84,7 +88,10 @@ class Log:
     @cached_property
     def parsed_account(self) -> FileAccount:
         """The account of all its lines; not to be changed."""
-        return _parse_account(json.loads(self.account))
+        try:
+            return _parse_account(json.loads(self.account))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ForensicsError(f"the account of log {self.id} is damaged. {ADVICE}") from error
 
     @property
     def size(self) -> int:
@@ -134,6 +141,8 @@ class Manifest:
         """Read what a store has kept so far."""
         manifest = cls()
         if containers is not None and logs is not None:
+            check_file(containers, _CONTAINERS, _MOST_ROWS, ADVICE)
+            check_file(logs, _LOGS, _MOST_ROWS, ADVICE)
             for row in pq.read_table(containers).to_pylist():
                 manifest.containers[row["sha256"]] = Container(**row)
             for row in pq.read_table(logs).to_pylist():

@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import __version__
+from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.ingest.inputs import Inputs
 from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
-from forensics.weekly.atomic_commit import NOTES_FILE, STORE_FILE, Transaction
+from forensics.weekly.atomic_commit import ADVICE, NOTES_FILE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import CONTAINERS, LOGS, Log, Manifest, mark_superseded_logs
 from forensics.weekly.new_inputs import NewInputs, find_new_inputs, register_inputs
@@ -31,11 +32,12 @@ from forensics.weekly.rules_digest import RulesDigest, digest_texts
 from forensics.weekly.week_builder import WeekBuilder, week_folder
 from forensics.weekly.week_events import (
     EventsByWeek,
-    WeekEvents,
+    check_events,
     describe_week,
     events_file,
     merge_week,
     partition_by_week,
+    read_figures,
     weeks_with_events,
 )
 from forensics.weekly.week_summary import SUMMARY_FILE, WeekSummary
@@ -57,13 +59,18 @@ class Store:
         self._node_map = node_map
         self.files, self.rules, self._notes = files, rules, notes
         self.manifest = Manifest.load(files.find(CONTAINERS), files.find(LOGS))
-        head = json.loads(files.read(STORE_FILE) or '{"weeks": {}}')
-        dropped = head.get("dropped_before")
+        check_events(files)
+        head = files.read_json(STORE_FILE) or {"weeks": {}}
+        dropped, states = head.get("dropped_before"), head.get("weeks")
+        if not isinstance(states, dict) or not all(
+            isinstance(one, dict) for one in states.values()
+        ):
+            raise ForensicsError(f"{files.find(STORE_FILE)} has no weeks. {ADVICE}")
         # Weeks before this one were dropped, and their logs are not read again.
-        self._first_kept = Week.parse(dropped) if dropped else None
+        self._first_kept = Week.parse(str(dropped)) if dropped else None
         # Of each week what its events are, and digests of what it was built and drawn from.
         self._states: dict[Week, dict[str, Any]] = {
-            Week.parse(name): dict(state) for name, state in head["weeks"].items()
+            Week.parse(name): dict(state) for name, state in states.items()
         }
         self._changed_weeks: set[Week] = set()
 
@@ -133,7 +140,7 @@ class Store:
         """Build those weeks that have changed; yield each with its findings.json."""
         self._describe_changed_weeks()
         events = {
-            week: WeekEvents(**state["events"])
+            week: read_figures(state["events"])
             for week, state in self._states.items()
             if state.get("events")
         }
@@ -174,8 +181,7 @@ class Store:
 
     def document(self, week: Week) -> dict[str, Any] | None:
         """Return findings.json of a week, if it was built."""
-        text = self.files.read(f"{week_folder(week)}/findings.json")
-        return json.loads(text) if text else None
+        return self.files.read_json(f"{week_folder(week)}/findings.json")
 
     def verdict(self, week: Week) -> str | None:
         """Return the verdict of a week, if it was built."""

@@ -28,6 +28,7 @@ from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
+from forensics.events.repeated_lines import find_copies
 from forensics.events.zone_changes import settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
@@ -49,10 +50,10 @@ from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
 from forensics.weekly.rules_digest import RulesDigest
-from forensics.weekly.week_events import WeekEvents, events_file
+from forensics.weekly.week_events import EVENT_ORDER, WeekEvents, events_file
 from forensics.weekly.week_summary import SUMMARY_FILE, summarise_week
 
-_SCHEMA = 1
+_SCHEMA = 2
 # The tables that an engine leaves in several files, and the order that makes them one.
 _REBUILT_TABLES = (
     ("leadership", LEADERSHIP, ("topic", "partition", "leader_epoch", "started_at", "leader")),
@@ -146,6 +147,8 @@ class WeekBuilder:
         logs = self._choose_logs(week)
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
+            # What a log repeats depends on the others of the week.
+            account.repeats = Counter()
         accounts = {account.file: account for _, account in logs}
         settle_zone_changes(accounts.values())
         assign_nodes(accounts, parse_node_map(self.node_map))
@@ -153,9 +156,16 @@ class WeekBuilder:
             account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
         with watch.stage("history"):
             events = settings.tables / "events"
-            self._write_events(week, {log.id: account for log, account in logs}, events)
+            whole = settings.staging / "events"
+            self._write_events(week, {log.id: account for log, account in logs}, whole)
+            if pipeline.write_unrepeated(engine, whole, iter, events, accounts, settings.staging):
+                merge_files(events, EVENTS, EVENT_ORDER)
+            else:
+                settings.tables.mkdir(parents=True, exist_ok=True)
+                whole.rename(events)
             pipeline.assign_kafka_versions(accounts, events)
             pipeline.count_shared_events(accounts, events)
+            find_copies(accounts.values())
             rows = [row for _, account in sorted(accounts.items()) for row in account.to_rows()]
             files = pa.Table.from_pylist(rows, schema=FILES)
             write_table(files, settings.tables / "files")

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.lib.arrow_io import read_batches, release_arrow_memory
 from forensics.lib.deterministic_parquet import (
@@ -24,14 +25,17 @@ from forensics.lib.deterministic_parquet import (
     sort_rows,
 )
 from forensics.lib.time_units import DAY, to_arrow_timestamp
+from forensics.run_output.damage import check_file
 from forensics.schemas import EVENTS
-from forensics.weekly.atomic_commit import Transaction
+from forensics.weekly.atomic_commit import ADVICE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 
 # None for events without a time, or with a wrong date.
 MaybeWeek = Week | None
-_ORDER = ("file", "line", "offset", "kind", "topic", "partition", "rule")
+EVENT_ORDER = ("file", "line", "offset", "kind", "topic", "partition", "rule")
 _FOLDER = "events"
+# A bomb has more rows than a table of its size can have; this is beyond all weeks.
+_MOST_EVENTS = 1 << 34
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class EventsByWeek:
         if week not in self.files:
             return EVENTS.empty_table()
         kept = _without_logs(self.files[week], without_logs)
-        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *kept]), _ORDER)
+        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *kept]), EVENT_ORDER)
 
 
 class WeekEvents(NamedTuple):
@@ -62,6 +66,21 @@ class WeekEvents(NamedTuple):
 def events_file(week: MaybeWeek) -> str:
     """Return the name of the file with the events of a week."""
     return f"{_FOLDER}/week={UNDATED if week is None else week}/{PART_FILE}"
+
+
+def read_figures(saved: Any) -> WeekEvents:
+    """Read what a store has saved of the events of a week."""
+    try:
+        return WeekEvents(**saved)
+    except TypeError as error:
+        raise ForensicsError(f"{STORE_FILE} is damaged: {error}. {ADVICE}") from error
+
+
+def check_events(files: Transaction) -> None:
+    """Raise an error for the first table of events that is not as it was written."""
+    for name in files.names(_FOLDER):
+        if path := files.find(name):
+            check_file(path, EVENTS, _MOST_EVENTS, ADVICE)
 
 
 def weeks_with_events(files: Transaction) -> list[Week]:

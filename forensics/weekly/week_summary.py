@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.dataset as ds
 
 from forensics.detection.verdict import decide_verdict
+from forensics.errors import ForensicsError
 from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib import intervals
 from forensics.lib.intervals import Interval
@@ -125,7 +126,11 @@ class WeekSummary:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read the text of a week.json."""
-        return cls(**json.loads(text))
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            says = f"a {SUMMARY_FILE} is damaged: {error}; kafka-forensics rebuild STORE mends it"
+            raise ForensicsError(says) from error
 
     def to_json(self) -> str:
         """Return the text of a week.json."""

@@ -230,7 +230,21 @@ def _wrapped(text: bytes) -> bytes:
     return b"".join(b"kafka-1  | " + line for line in text.splitlines(keepends=True))
 
 
+def _cut_in_a_record(text: bytes) -> bytes:
+    """Return a log up to the first line of a record of which later lines tell something."""
+    head = text.index(b"Error sending fetch request")
+    return text[: text.index(b"\n", head) + 1]
+
+
+def _grepped(text: bytes) -> bytes:
+    return b"".join(
+        b"server.log:" + line for line in text.splitlines(keepends=True) if line.startswith(b"[")
+    )
+
+
 COPIES = {
+    "cut off in a record": ("cut.log", _cut_in_a_record),
+    "without all lines that begin no record": ("grepped.txt", _grepped),
     "the same beside it, with lines of others": ("kafkaServer.out", _as_output),
     "with other line breaks": ("crlf.log", lambda text: text.replace(b"\n", b"\r\n")),
     "its last lines": ("server.log.tail", _second_half),

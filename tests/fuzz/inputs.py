@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable
 from random import Random
 
+from tests.events.documents.test_documents import DOCUMENTS as KNOWN_DOCUMENTS
 from tests.ingest.sample_archives import LOGS, Tree, tarred
 from tests.ingest.wrapped_logs import WRAPS
 
@@ -29,6 +30,10 @@ SOURCES = {
         "controller-1/controller.log",
     )
 }
+# What lies beside logs, one of each kind.
+DOCUMENTS = tuple(
+    text if isinstance(text, bytes) else text.encode() for _, text, _ in KNOWN_DOCUMENTS.values()
+)
 _NAMES = ("", "incident 7/", "Größe/", "a/b/c/d/", "-x/", "logs\n2/")
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 
 from forensics.errors import ForensicsError
+from forensics.events.file_accounts import assign_nodes
+from forensics.events.node_map import MappedNode, find_unused, parse_node_map
 from forensics.events.packs import load_rule_set
 from forensics.events.rules import load_rules
 from forensics.ingest.budget import DamageError
@@ -195,6 +197,61 @@ def layout_files_are_read_or_refused(random: Random, folder: Path) -> None:
     assert says is None or page.name in says, says
 
 
+def documents_are_read_or_counted(random: Random, folder: Path) -> None:
+    """What lies beside logs may be spoilt in any way: it adds up, and is never an exception."""
+    tree = dict(inputs.random_tree(random, 1))
+    for number in range(random.randint(1, 3)):
+        text = random.choice(inputs.DOCUMENTS)
+        data = _spoil_text(random, text) if random.random() < 0.8 else text
+        tree[f"saved-{number}"] = random.choice(inputs.DAMAGES)(random, data)
+    found = _read(write(folder, {"logs": tarred(tree)}))
+    assert found is not None
+
+
+def patterns_are_taken_or_refused(random: Random, folder: Path) -> None:
+    """A conversion pattern of any words makes a layout, or is refused by a sentence."""
+    pattern = "".join(random.choice(_PATTERN_WORDS) for _ in range(random.randint(1, 14)))
+    if random.random() < 0.6:
+        pattern = "[%d] %p " + pattern + " %m (%c)%n"
+    source = write(folder, {"broker-1/server.log": b"".join(
+        inputs.disturb(random, inputs.lines_of(random, "broker-1/server.log"))
+    )})  # fmt: skip
+    found: list[Scanned] = []
+    says = _refusal(lambda: found.append(scan(source, patterns=[pattern])))
+    assert says is None or "log pattern" in says, says
+    for one in found:
+        assert_adds_up(one)
+        size = random.randint(1000, 9000)
+        assert_same(one, scan(source, patterns=[pattern], split_size=size))
+
+
+def maps_are_taken_or_refused(random: Random, folder: Path) -> None:
+    """Whatever --map says, every line has a node or none, and nothing is lost."""
+    words = [
+        "".join(random.choice(_MAP_WORDS) for _ in range(random.randint(1, 5)))
+        for _ in range(random.randint(1, 3))
+    ]
+    nodes: list[tuple[MappedNode, ...]] = []
+    says = _refusal(lambda: nodes.append(parse_node_map(words)))
+    assert says is None or says.startswith("--map"), says
+    found = scan(write(folder, inputs.random_tree(random)))
+    for one in nodes:
+        assign_nodes(found.files, one)
+        find_unused(((name, file.origins) for name, file in found.files.items()), one)
+        assert_adds_up(found)
+
+
+_PATTERN_WORDS = (
+    "%d", "%p", "%m", "%c", "%n", "%t", "%X{a}", "%-5p", "%.30c{1}", "%L", "%%", "%", "{", "}", "(",
+    ")", "%d{HH:mm}", "%d{", "%d{yyyy'T'MM}", "%highlight{%p}", "%notEmpty{[%t]}", "%clr(%5p)", "$",
+    "${a:-%m}", "${", "\\", "\\n", "\n", "[", "]", " ", " | ", "*", "+", "?", "^", "(?P<x>", "é",
+    "\x00", "%F",
+    "%replace{%m}{a}{b}", "%equals{%t}{a}{b}", "%99999999c", "x" * 300, "%d{UNIX_MILLIS}", "%l",
+)  # fmt: skip
+_MAP_WORDS = (
+    "*", "?", "[", "]", "[!", "=", "broker-", "broker-3", "controller-1", "broker-1/*", "-", "²",
+    "99999999999999999999", "/", "!", "\n", "\x00", "server.log", "é", "**/", "app", " ",
+)  # fmt: skip
 _RULES = sorted(rule_files("events"))
 _LAYOUTS = sorted(rule_files("layouts"))
 _WORDS = (
@@ -272,5 +329,8 @@ TARGETS: dict[str, Target] = {
         streams_give_a_true_beginning,
         rule_files_are_read_or_refused,
         layout_files_are_read_or_refused,
+        documents_are_read_or_counted,
+        patterns_are_taken_or_refused,
+        maps_are_taken_or_refused,
     )
 }

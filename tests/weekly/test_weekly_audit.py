@@ -57,6 +57,28 @@ def test_one_by_one_is_as_all_at_once(archives: Archives, whole: Audits, tmp_pat
     assert [WEEKS[:1], WEEKS[1:3], WEEKS[2:3], WEEKS[3:]] == built
 
 
+def test_a_part_of_a_log_under_another_name_counts_once(
+    archives: Archives, pair: Audits, tmp_path: Path
+) -> None:
+    given = shutil.copytree(archives["one"], tmp_path / "more" / "logs")
+    text = (given / "broker-1" / "server.log").read_text("utf-8")
+    middle = text[text.index("\n[", len(text) // 3) + 1 : text.index("\n[", len(text) // 2) + 1]
+    (given / "broker-1" / "excerpt.txt").write_text(middle, "utf-8")
+    audits = Audits(tmp_path / "store")
+    audits.run(given, archives["four"])
+
+    assert _events(audits, WEEKS[0]) == _events(pair, WEEKS[0])
+    files = pq.read_table(audits.store / "weeks" / WEEKS[0] / "tables/files").to_pylist()
+    told = {row["file"].rpartition("/")[2]: row["duplicate_lines"] for row in files}
+    assert told["excerpt.txt"] > 0
+
+
+def _events(audits: Audits, week: str) -> list[str]:
+    names = ["ts", "node", "kind", "topic", "partition", "leader_epoch", "detail"]
+    rows = pq.read_table(audits.store / "weeks" / week / "tables/events", columns=names).to_pylist()
+    return sorted(map(repr, rows))
+
+
 def test_neither_order_nor_a_late_nor_a_doubled_file_leaves_a_trace(
     archives: Archives, whole: Audits, tmp_path: Path
 ) -> None:

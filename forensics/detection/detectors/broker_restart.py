@@ -15,7 +15,7 @@ from forensics.detection.shared.absence_causes import (
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_returns import in_sync_again
+from forensics.detection.shared.isr_returns import say_in_sync_again
 from forensics.detection.shared.process_end_words import END_WORDS, EndWords, quote
 from forensics.detection.shared.process_ends import (
     disk_lines_of_absence,
@@ -27,7 +27,7 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import busiest_window
 from forensics.lib.text_format import count, seconds_text
-from forensics.lib.time_units import SECOND, to_iso
+from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "broker-restart"
@@ -70,8 +70,6 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     is_reason = reason and not ended and absence.kind == "crash"
     way = f"crash by {reason}" if is_reason else absence.kind
     others = [*rows_of(ends_of_absence(context, absence)), *disk_lines_of_absence(context, absence)]
-    whole_at = in_sync_again(context, absence)
-    in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])
     starts, ends = _count_starts(context, absence)
     is_loop = starts >= context.limits[NAME]["starts"]
     tried = failed_starts(context, absence)
@@ -102,7 +100,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
         | ({"failed_starts": tried.failed, "said": tried.reason} if tried.rows else {}),
         explanation=(f"{ended.why} {quote(line)}." if ended and line else _EXPLANATIONS[way])
         + (_HEARD_BY_OTHERS if absence.kind == "crash" and _is_seen(context, absence) else "")
-        + in_sync
+        + say_in_sync_again(context, absence)
         + (_TOGETHER if is_host_wide else "")
         + (f" {loop_text}" if loop_text else ""),
         actions=[
@@ -304,7 +302,6 @@ def _actions(
 
 
 _HEARD_BY_OTHERS = " Other nodes lost their connections to it."
-_IN_SYNC = " All its replicas were in sync again at {at}."
 _START = (
     "Start broker {broker} again before any other broker is restarted: each that is missing takes "
     "a replica away."

@@ -14,6 +14,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     no_quorum_absences,
     registration_times,
+    session_timeout,
 )
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
 from forensics.history.nodes.broker_states import Absence
@@ -53,9 +54,28 @@ def find(context: DetectionContext) -> Iterator[Finding]:
                 stalls = find_stalls(context, context.limits["long-pause"]["least"])
             hung = _count_hung(run, stalls)
             # A broker that mostly hung has a finding of its own: long-pause, or flapping-broker.
-            if 2 * hung <= len(run):
+            if 2 * hung <= len(run) and _lived_on(context, broker, run):
                 yield _finding(context, broker, run, hung)
     yield from _find_common_fences(context, host_wide)
+
+
+def _lived_on(context: DetectionContext, broker: int, run: Sequence[Absence]) -> bool:
+    """Return True if the broker wrote lines in most of the sessions at whose end it was fenced.
+
+    Where none of its lines are of that time, nobody can tell whether its process lived.
+    """
+    session, node = round(session_timeout(context) * SECOND), broker_node(broker)
+    looked_at = run[-_MAX_LOOKS:]
+    lived = sum(
+        not context.is_silent(node, one.noticed - session, one.noticed + _WAKING)
+        for one in looked_at
+    )
+    return 2 * lived > len(looked_at)
+
+
+# Each look reads the events.
+_MAX_LOOKS = 9
+_WAKING = SECOND // 2
 
 
 def _count_hung(run: Sequence[Absence], stalls: Sequence[ProcessStall]) -> int:

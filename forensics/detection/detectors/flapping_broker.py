@@ -22,6 +22,8 @@ from forensics.detection.shared.flapping_brokers import (
     find_flapping_absences,
     find_isr_flapping,
 )
+from forensics.detection.shared.isr_returns import say_in_sync_again
+from forensics.detection.shared.leader_rebalance import rebalance_interval, rebalances_itself
 from forensics.detection.shared.process_end_words import END_WORDS
 from forensics.detection.shared.process_ends import ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
@@ -111,7 +113,7 @@ def _absence_finding(
         + (_UNSEEN if froze else "")
         + (f" {moves}." if moved else "")
         + (
-            ""
+            say_in_sync_again(context, run[-1])
             if is_back
             else f" After the last time broker {broker} did not come back before the logs end."
         ),
@@ -174,7 +176,9 @@ def _actions(
         *look,
         *start,
         f"{context.commands.under_replicated()}   # does it hold its replicas in sync now?",
-        _SPARE.format(broker=broker),
+        _SPARE.format(broker=broker)
+        if run[-1].end is None or not rebalances_itself(context)
+        else _SPARE_AUTO.format(broker=broker, interval=rebalance_interval(context)),
     ]
 
 
@@ -299,6 +303,12 @@ _START = "Start broker {broker} and keep it up: its replicas are missing in ever
 _SPARE = (
     "Until broker {broker} is stable, do not run preferred elections: they give it back leaders "
     "that it will lose again. Do not restart other brokers until then."
+)
+_SPARE_AUTO = (
+    "Do not restart other brokers, and run no preferred elections, until broker {broker} is stable."
+    " The controller gives it its leaders back every {interval} s by itself"
+    " (auto.leader.rebalance.enable): if it is lost again and again, keep it stopped until its"
+    " cause is known, provided that no partition is at its minimum of in-sync replicas without it."
 )
 _VERBS = {
     "crash": "crashed",

@@ -9,6 +9,7 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.absence_causes import unplanned_absences
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.isr_returns import say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import quantity
@@ -54,7 +55,8 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
         explanation=f"Broker {broker} went on running: its own log reports requests that time out,"
         f" while {whom} heard nothing from it for a whole session. Other brokers kept their"
         " sessions. Some clients and brokers may still have reached it: what producers wrote to it"
-        " after other leaders were elected is truncated once it follows these.",
+        " after other leaders were elected is truncated once it follows these."
+        + say_in_sync_again(context, run[-1]),
         actions=[
             _CHECK.format(broker=broker),
             f"{commands.under_replicated()}   # are its replicas in sync again?",

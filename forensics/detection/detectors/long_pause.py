@@ -10,6 +10,7 @@ from itertools import groupby
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.isr_returns import say_in_sync_again
 from forensics.detection.shared.process_stalls import (
     ProcessStall,
     find_stalls,
@@ -95,6 +96,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     )
     if fenced and not is_host:
         explained += _GIVEN_UP.format(times=count(len(fenced), "time"))
+        explained += say_in_sync_again(context, fenced[-1])
     return context.finding(
         NAME,
         limits["long" if is_long else "short"],

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
     DetectionContext,
     Row,
     group_by_gap,
@@ -17,6 +18,7 @@ from forensics.detection.context import (
 )
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import count, seconds_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -50,6 +52,71 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         evidence = [line for row in worst for line in lines.get(_key(row), ())]
         if evidence:
             yield _finding(context, group, evidence, is_planned=is_planned)
+
+    yield from _find_unelected(context, outages)
+
+
+def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterator[Finding]:
+    """Find partitions without a leader of which no other line tells that they had none."""
+    if not context.visibility.has_kinds("status_change_failed"):
+        return
+    states = (pc.field("to_state") == "OnlinePartition") & (
+        pc.field("from_state") != "OnlinePartition"
+    )
+    where = (pc.field("kind") == "status_change_failed") & states & pc.field("ts").is_valid()
+    where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
+    told = {_place(row) for row in outages}
+    rows = context.each("events", where, (*EVIDENCE_COLUMNS, "topic", "partition"))
+    unknown = (row for row in rows if _place(row) not in told)
+    first = heapq.nsmallest(
+        _MAX_UNELECTED, unknown, lambda row: (row["at"], row["file"], row["line"])
+    )
+    stroke = context.limits[NAME]["stroke"] * SECOND
+    for group in sessions(first, lambda row: int(row["at"]), stroke):
+        yield _unelected_finding(context, group)
+
+
+def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Finding:
+    begin, end = group[0]["at"], group[-1]["at"]
+    by_name = {partition_name(row): row for row in reversed(group)}
+    names = sorted(by_name)
+    stops = [one for one in context.absences if one.kind == "controlled"]
+    is_planned = any(
+        one.begin - _TOGETHER <= end and begin <= (one.end or context.logs_end) for one in stops
+    )
+    limits = context.limits[NAME]
+    subject = count(len(names), "partition")
+    return context.finding(
+        NAME,
+        limits["planned" if is_planned else "brief"],
+        f"{subject} got no leader: no replica in sync was alive",
+        begin,
+        end,
+        [by_name[name] for name in names[:_MAX_QUOTED]],
+        partitions=names,
+        measures={
+            "partitions": len(names),
+            # for how long nothing tells
+            "partition_seconds": 0.0,
+            "longest_s": 0.0,
+            "still": 0,
+            "losses": 1,
+            "planned": is_planned,
+            "ways": {"no_leader": len(names)},
+        },
+        explanation="The controller looked for a new leader and found no member of the ISR alive."
+        " Since when these partitions had none, and when they got one, is not in these logs.",
+        actions=[
+            f"{context.commands.unavailable()}   # which have no leader now?",
+            "Start the brokers that were last in sync. " + _WAIT,
+        ],
+        why=f"the controller logged {len(group):,} elections that failed",
+        doubts=_DOUBTS[:1],
+    )
+
+
+# More lines than that show nothing more.
+_MAX_UNELECTED = 100_000
 
 
 def _read_lines(

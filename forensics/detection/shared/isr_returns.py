@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 
 # Others drop a broker that is away from the ISR within replica.lag.time.max.ms.
 _DROPPED = 45 * SECOND
@@ -24,6 +24,12 @@ Flags = npt.NDArray[np.bool_]
 def in_sync_again(context: DetectionContext, absence: Absence) -> int | None:
     """Return when all replicas that left an ISR by an absence were back; None if not all were."""
     return _returns(context).get((absence.broker, absence.begin))
+
+
+def say_in_sync_again(context: DetectionContext, absence: Absence) -> str:
+    """Return the sentence that says when redundancy was back; nothing if no line tells."""
+    at = in_sync_again(context, absence)
+    return "" if at is None else f" All its replicas were in sync again at {to_iso(at)[11:19]}."
 
 
 @once_per_run

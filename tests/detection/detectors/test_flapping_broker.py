@@ -9,7 +9,7 @@ import pytest
 from forensics.detection.detectors.broker_restart import find as find_restarts
 from forensics.detection.detectors.flapping_broker import find
 from forensics.history.nodes.broker_states import Span
-from tests.detection.cases import SECOND, absence, case, epoch, event
+from tests.detection.cases import SECOND, absence, case, epoch, event, version
 
 
 def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
@@ -126,6 +126,28 @@ def test_freezes_that_kept_the_session_are_counted_beside_those_that_did_not(
     assert "froze at least 5 times and lost its session 3 times" in found.title
     assert "2 more freezes of some seconds ended before its session did." in found.explanation
     assert "there may be more" in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("value", "advised"), [("true", "by itself"), ("false", "they give it back leaders")]
+)
+def test_the_advice_fits_who_moves_leaders_back(tmp_path: Path, value: str, advised: str) -> None:
+    away = [absence(2, "crash", begin, begin + 4) for begin in (100, 200, 300)]
+    setting = {"setting": "auto.leader.rebalance.enable", "value": value}
+    said = [event(1, "broker-1", "setting_seen", **setting)]
+
+    [found] = find(case(tmp_path, away=away, events=said))
+
+    assert advised in found.actions[-1]
+
+
+def test_it_says_when_redundancy_was_back(tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 4) for begin in (100, 200, 300)]
+    states = [version(1, [1, 2], 10, 301), version(2, [1], 301, 330), version(3, [1, 2], 330, None)]
+
+    [found] = find(case(tmp_path, away=away, isr=states))
+
+    assert "All its replicas were in sync again at 00:05:30." in found.explanation
 
 
 def test_two_crashes_are_not(tmp_path: Path) -> None:

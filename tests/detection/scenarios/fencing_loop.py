@@ -79,6 +79,10 @@ SCENARIOS = [
         [{"severity": "medium", "brokers": [2], "measures": {"fences": 3, "hung": 0}}],
     ),
     Scenario(
+        NAME, "quiet", "three fences of a broker of which no line is of that time",
+        partial(case, files=SERVERS, away=[fence(begin) for begin in (100, 200, 300)]),
+    ),
+    Scenario(
         NAME, "quiet", "three fences of a broker that hangs",
         partial(
             case, files=SERVERS, away=[fence(at, kind="pause") for at in (100, 200, 300)],

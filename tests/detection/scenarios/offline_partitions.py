@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import Row, absence, case, epoch, logs
+from tests.detection.cases import Row, absence, case, epoch, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "offline-partitions"
@@ -49,7 +49,49 @@ def lost_in_turn(ends: Sequence[float]) -> Callable[[Path], DetectionContext]:
 
 STOPPED = absence(1, "controlled", 99, 119)
 
+FAILED = (
+    "[2026-11-18 11:41:00,0{0:02d}] ERROR [Controller id=3 epoch=1] Controller 3 epoch 1 failed to"
+    " change state for partition orders-{0} from OfflinePartition to OnlinePartition"
+    " (state.change.logger)\nkafka.common.StateChangeFailedException: Failed to elect leader for"
+    " partition orders-{0} under strategy OfflinePartitionLeaderElectionStrategy(false)\n"
+)
+UNELECTED = {"broker-3/state-change.log": "".join(map(FAILED.format, range(53)))}
+HANDED_OVER = {
+    "broker-3/state-change.log": UNELECTED["broker-3/state-change.log"].replace(
+        "from OfflinePartition", "from OnlinePartition"
+    )
+}
+
+
+def failed(second: float, **more: object) -> Row:
+    """Let a controller fail to elect a leader."""
+    facts = {"topic": "t", "partition": 9, "to_state": "OnlinePartition"} | more
+    return event(second, "broker-3", "status_change_failed", from_state="OfflinePartition", **facts)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "nothing but elections that failed", from_logs(UNELECTED),
+        [{"severity": "medium", "measures": {"partitions": 53, "longest_s": 0.0}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a failed election, tried again within a minute, and after more",
+        partial(case, events=[failed(100), failed(160), failed(220.1)], kraft=False),
+        [{"severity": "medium", "partitions": ["t-9"], "measures": {"partitions": 1}}] * 2,
+    ),
+    Scenario(
+        NAME, "fires", "elections that fail as brokers are shut down",
+        partial(case, events=[failed(100)], away=[absence(1, "controlled", 99)], kraft=False),
+        [{"severity": "info", "measures": {"planned": True}}],
+    ),
+    Scenario(
+        NAME, "quiet", "nobody to hand over to in a shutdown", from_logs(HANDED_OVER),
+    ),
+    Scenario(
+        NAME, "fires", "an outage that the states tell is told once",
+        partial(case, events=[failed(101)], leadership=[lost(100, 107, 9)], kraft=False),
+        [{"severity": "high", "measures": {"longest_s": 7.0}}],
+    ),
     Scenario(
         NAME, "fires", "a stroke",
         partial(case, leadership=[lost(100, 107, 9), lost(101, 104, 10)]),
