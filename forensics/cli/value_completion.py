@@ -22,7 +22,7 @@ _MOST = 500
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-class NodeNumber(click.ParamType):
+class NodeNumber(click.ParamType[int]):
     """The number of a broker, also as logs and pages write it: broker-2."""
 
     name = "broker"
