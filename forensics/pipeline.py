@@ -47,6 +47,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
+from forensics.events.scan import preload_patterns
 from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
@@ -130,6 +131,8 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
             preload_library()
+            overlays = packs_to_json(rules.overlays)
+            preload_patterns(work.splits, overlays, context=settings.context)
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
         run_result.begin_output(settings)
         with watch.stage("scan"):
