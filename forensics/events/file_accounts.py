@@ -27,6 +27,7 @@ from forensics.events.file_parts import (
     main_writer,
     place_shared,
     role_of,
+    server_of,
     settle_origins,
     split_file,
 )
@@ -79,6 +80,10 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
+    known = {key for file in files.values() for key in file.writers}
+    writers |= {
+        name: server_of(files[name], known) for name, writer in writers.items() if writer is None
+    }
     # Of several archives each is a folder; of one the name says nothing about what is in it.
     packed = len({name.rpartition("!")[0] for name in files}) > 1
     folders: dict[str, set[Writer]] = defaultdict(set)
@@ -266,6 +271,15 @@ class FileAccount:
         part.rules, part.levels = self.rules, Counter(self.levels)
         part.duplicate_of = self.duplicate_of
         return part
+
+    def leave_out(self, reason: str) -> None:
+        """Keep how many lines the file has, and that nothing of it counts."""
+        self.notes = [*self.notes, reason]
+        self.node = self.role = self.first = self.last = None
+        self.parts, self.gaps, self.steps, self.falls = [], [], [], []
+        self.stepped = self.fallen = 0
+        self.counts["events"] = self.counts["repeated_events"] = 0
+        self.repeats = Counter()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table of files: one for each node."""
