@@ -211,6 +211,7 @@ class _PieceSummary:
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
+        self._windows = opened.windows
         self._names = opened.windows.names if opened.windows else [""]
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
@@ -321,6 +322,7 @@ class _PieceSummary:
             "notes": self._notes,
             "layout_stretches": self._stretches.to_account(self._names, self._hows),
             "unread": self._unread,
+            "unread_parts": self._windows.unread if self._windows else {},
             "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
             "container": self._piece.container,
