@@ -72,21 +72,18 @@ def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterat
         _MAX_UNELECTED, unknown, lambda row: (row["at"], row["file"], row["line"])
     )
     stroke = context.limits[NAME]["stroke"] * SECOND
-    for group in sessions(first, lambda row: int(row["at"]), stroke):
-        if not _cluster_was_starting(context, group[0]["at"], group[-1]["at"], stroke):
-            yield _unelected_finding(context, group)
-
-
-def _cluster_was_starting(context: DetectionContext, begin: int, end: int, within: float) -> bool:
-    """Tell whether a controller was just elected, and other brokers came just after it."""
-    where = pc.field("kind").isin(["controller_elected", "brokers_joined"])
-    where &= pc.field("ts").is_valid()
-    times: dict[str, list[int]] = defaultdict(list)
-    for row in context.each("events", where, (*EVIDENCE_COLUMNS, "kind")):
-        times[row["kind"]].append(row["at"])
-    return any(0 <= begin - at <= within for at in times["controller_elected"]) and any(
-        at - begin >= 0 and at - end <= within for at in times["brokers_joined"]
-    )
+    starts = context.events("process_starting", "process_started") if first else []
+    # A controller that comes up before the other brokers finds nobody to lead.
+    late = [
+        row
+        for row in first
+        if not any(
+            start["node"] == row["node"] and 0 <= row["at"] - start["at"] <= _COLD
+            for start in starts
+        )
+    ]
+    for group in sessions(late, lambda row: int(row["at"]), stroke):
+        yield _unelected_finding(context, group)
 
 
 def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Finding:
@@ -130,6 +127,8 @@ def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Findi
 
 # More lines than that show nothing more.
 _MAX_UNELECTED = 100_000
+# All brokers of a cluster that is started are up within that.
+_COLD = 120 * SECOND
 
 
 def _read_lines(
