@@ -210,3 +210,14 @@ def test_what_is_no_log_of_kafka_stays_unread(text: str) -> None:
     assert found.events == []
     [account] = found.files.values()
     assert account.counts["unparsed_lines"] + account.counts["blank_lines"] == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "front", ["2026-11-18T11:31:58.423111111Z ", "2026-11-18T11:31:58.423000+00:00 broker/1 "]
+)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_a_few_lines_the_time_of_a_collector_is_no_record(front: str, count: int) -> None:
+    lines = [line for line in PLAIN.splitlines(keepends=True) if "ISR updated" in line][:count]
+    expected = facts(read("".join(lines)))
+
+    assert facts(read("".join(front + line for line in lines))) == expected != []
