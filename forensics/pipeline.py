@@ -47,10 +47,15 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
-from forensics.events.zone_changes import settle_zone_changes
+from forensics.events.scan import preload_patterns
+from forensics.events.zone_changes import settle_midnights, settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
-from forensics.history.cluster_ids import find_cluster_ids, refuse_several_clusters
+from forensics.history.cluster_ids import (
+    find_cluster_ids,
+    leave_out_others,
+    refuse_several_clusters,
+)
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
@@ -130,6 +135,8 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
             preload_library()
+            overlays = packs_to_json(rules.overlays)
+            preload_patterns(work.splits, overlays, context=settings.context)
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
         run_result.begin_output(settings)
         with watch.stage("scan"):
@@ -203,6 +210,7 @@ def scan_archives(
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
+    settle_midnights(files.values())
     for change in settle_zone_changes(files.values()):
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
@@ -211,7 +219,7 @@ def scan_archives(
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
-    refuse_several_clusters(files, find_cluster_ids(events))
+    _keep_one_cluster(engine, files, events, settings)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
@@ -243,6 +251,28 @@ def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> N
             f"{count(len(names), 'file')}: {why} ({join_names(names)})"
         )  # fmt: skip
         notify(f"warning: {one}; the rest is read")
+
+
+def _keep_one_cluster(
+    engine: Engine, files: Mapping[str, FileAccount], events: Path, settings: Settings
+) -> None:
+    """Leave out the files and events of other clusters, or refuse them if none was asked for."""
+    ids = find_cluster_ids(events)
+    if settings.cluster is None:
+        refuse_several_clusters(files, ids)
+        return
+    others = leave_out_others(files, ids, settings.cluster)
+    for name, reason in others.items():
+        files[name].leave_out(reason)
+    if others:
+        names, kept = pa.array(sorted(others), pa.string()), settings.staging / "of_cluster"
+
+        def keep(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return (batch.filter(pc.invert(pc.is_in(batch["file"], names))) for batch in batches)
+
+        engine.map_batches(events, kept, keep, EVENTS)
+        shutil.rmtree(events)
+        kept.rename(events)
 
 
 def settle_events(

@@ -27,6 +27,8 @@ class Settings:
     node_map: tuple[str, ...] = ()
     # conversion patterns of log4j or Logback, by which the user says lines are written
     log_patterns: tuple[str, ...] = ()
+    # the id of the cluster whose files alone are looked at, where they are of several
+    cluster: str | None = None
     # the exit code tells of a finding of this level or above; null: of none
     fail_on: str | None = None
     # whether the exit code tells of what could not be read

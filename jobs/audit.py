@@ -25,6 +25,7 @@ from forensics.cli.app import (
     tell,
     tell_rows,
 )
+from forensics.cli.value_completion import complete_with, week_names
 from forensics.settings import SEVERITIES
 
 
@@ -40,6 +41,7 @@ from forensics.settings import SEVERITIES
 @click.option(
     "--week",
     metavar="WEEK",
+    shell_complete=complete_with(week_names),
     help="Draw only this week, such as 2026-W46, and end by what it says; else by the newest.",
 )
 @click.option(
@@ -85,7 +87,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     """Add log archives to a store, week by week, and draw the pages of the weeks they change.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip. What was read before is known by
-    its bytes and not read again; what comes late changes the weeks it tells of. Any order of the
+    its bytes and not read again; what comes late changes the weeks it is about. Any order of the
     same archives gives the same store. A killed run leaves it as it was, or the next completes it.
 
     Weeks are those of ISO 8601, in UTC; a finding belongs to the week in which it begins. STORE has

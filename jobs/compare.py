@@ -13,11 +13,12 @@ from forensics.cli.app import (
     run_file,
     tell,
 )
+from forensics.cli.value_completion import complete_with, week_names
 
 
 @click.command()
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("a", metavar="A", shell_complete=complete_with(week_names))
+@click.argument("b", metavar="B", shell_complete=complete_with(week_names))
 @click.option(
     "--store", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The store of `audit` that A and B are weeks or stretches of.",

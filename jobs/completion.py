@@ -14,8 +14,9 @@ from forensics.cli.app import PROGRAM_NAME, run_file
 def command(context: click.Context, shell: str) -> None:
     """Print the script by which a shell completes the words of kafka-forensics.
 
-    With it the Tab key completes commands, options, choices and files. The shell asks
-    kafka-forensics itself, which starts neither Spark nor Java for it.
+    With it the Tab key completes commands, options, choices and files; and of an output folder that
+    stands before it partitions, topics, brokers, findings and tables, of a store its weeks, and the
+    ids of rules. The shell asks kafka-forensics itself, which starts neither Spark nor Java for it.
 
     \b
       bash  into ~/.bashrc:                      eval "$(kafka-forensics completion bash)"

@@ -15,6 +15,7 @@ from forensics.cli.app import (
     run_file,
     tell,
 )
+from forensics.cli.value_completion import complete_with, table_names
 from forensics.lib.storage import write_atomically
 
 FORMATS = (
@@ -32,6 +33,7 @@ FORMATS = (
 )  # fmt: skip
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME",
+    shell_complete=complete_with(table_names),
     help="csv, parquet: only this table, such as leadership; may be repeated.",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="markdown: every finding with its evidence.")

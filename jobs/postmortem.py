@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 @RULES_OPTION
 @MAP_OPTION
 @PATTERN_OPTION
+@click.option(
+    "--cluster", metavar="ID", help="Of logs of several clusters look at those of this one alone."
+)
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",

@@ -18,11 +18,15 @@ from forensics.cli.app import (
     run_file,
     tell,
 )
+from forensics.cli.value_completion import complete_with, week_names
 
 
 @click.command()
 @click.argument("store", type=click.Path(file_okay=False))
-@click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
+@click.option(
+    "--week", metavar="WEEK", shell_complete=complete_with(week_names),
+    help="Only this week, such as 2026-W46; else all.",
+)  # fmt: skip
 @WAIT_OPTION
 @MASTER_OPTION
 @RULES_OPTION

@@ -22,6 +22,7 @@ from forensics.cli.app import (
     write_new_file,
 )
 from forensics.cli.option_sources import refuse_unnamed_programs
+from forensics.cli.value_completion import complete_with, rule_names
 
 if TYPE_CHECKING:
     from forensics.errors import Problem
@@ -82,7 +83,7 @@ def list_(
 
 
 @command.command()
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=complete_with(rule_names))
 @RULES_OPTION
 def show(name: str, packs: Sequence[Path]) -> None:
     """Show everything of the rule with this ID.

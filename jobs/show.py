@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_output
+from forensics.cli.value_completion import complete_with, finding_names
 
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
@@ -24,7 +25,7 @@ DIFFERS = 1
 
 
 @click.command()
-@click.argument("what", metavar="FINDING|FILE:LINE")
+@click.argument("what", metavar="FINDING|FILE:LINE", shell_complete=complete_with(finding_names))
 @click.option(
     "-o", "--out", default="out", show_default=True, metavar="OUT",
     type=click.Path(file_okay=False, path_type=Path),

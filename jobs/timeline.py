@@ -20,6 +20,13 @@ from forensics.cli.app import (
     run_file,
     style_output,
 )
+from forensics.cli.value_completion import (
+    NodeNumber,
+    broker_names,
+    complete_with,
+    partition_names,
+    topic_names,
+)
 
 if TYPE_CHECKING:
     from forensics.report.histories.selection import Selection
@@ -41,15 +48,18 @@ COLOURS: dict[str, dict[str, Any]] = {
 @click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--partition", "partitions", multiple=True, metavar="TOPIC-N",
+    shell_complete=complete_with(partition_names),
     help="Show this partition, such as orders-v2-3; may be repeated.",
 )  # fmt: skip
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC",
+    shell_complete=complete_with(topic_names),
     help="Show all partitions of this topic; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--broker", "brokers", multiple=True, type=click.IntRange(min=0), metavar="ID",
-    help="Show this broker, or controller; may be repeated.",
+    "--broker", "brokers", multiple=True, type=NodeNumber(), metavar="ID",
+    shell_complete=complete_with(broker_names),
+    help="Show this broker, or controller, such as 2 or broker-2; may be repeated.",
 )  # fmt: skip
 @click.option("--from", "since", metavar="TIME", help="Show nothing before this time, in UTC.")
 @click.option("--to", "till", metavar="TIME", help="Show nothing after this time, in UTC.")

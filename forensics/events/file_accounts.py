@@ -27,6 +27,7 @@ from forensics.events.file_parts import (
     main_writer,
     place_shared,
     role_of,
+    server_of,
     settle_origins,
     split_file,
 )
@@ -40,6 +41,7 @@ from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.ingest.conversion_patterns import find_fitting
+from forensics.ingest.window_stacks import WINDOW
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
 from forensics.parsing.time_statistics import (
@@ -78,6 +80,10 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
+    known = {key for file in files.values() for key in file.writers}
+    writers |= {
+        name: server_of(files[name], known) for name, writer in writers.items() if writer is None
+    }
     # Of several archives each is a folder; of one the name says nothing about what is in it.
     packed = len({name.rpartition("!")[0] for name in files}) > 1
     folders: dict[str, set[Writer]] = defaultdict(set)
@@ -209,6 +215,8 @@ class FileAccount:
     # which layout read which of its lines; lines that no known one reads, and patterns in it
     layout_stretches: dict[tuple[str, str, int], Stretch] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    # shapes of what looks like records and is read by no layout, by the part of the file
+    unread_parts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -264,6 +272,15 @@ class FileAccount:
         part.duplicate_of = self.duplicate_of
         return part
 
+    def leave_out(self, reason: str) -> None:
+        """Keep how many lines the file has, and that nothing of it counts."""
+        self.notes = [*self.notes, reason]
+        self.node = self.role = self.first = self.last = None
+        self.parts, self.gaps, self.steps, self.falls = [], [], [], []
+        self.stepped = self.fallen = 0
+        self.counts["events"] = self.counts["repeated_events"] = 0
+        self.repeats = Counter()
+
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table of files: one for each node."""
         return [part.to_row() for part in self.parts or [self]]
@@ -302,6 +319,8 @@ class FileAccount:
                 f"no rule knows any of its {counts['records']:,} records, whose layout was found as"
                 f" {self.wrapper}; if this is a log of Kafka, see `kafka-forensics layout try`"
             )
+        if self.unread_parts and counts["records"]:
+            notes.append(_say_unread(self.unread_parts))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -320,6 +339,20 @@ class FileAccount:
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of or self.copy_of,
         }
+
+
+def _say_unread(parts: Mapping[str, Sequence[tuple[str, int]]]) -> str:
+    """Say that some lines are read by no layout, and what most of them look like."""
+    shapes = Counter[str]()
+    for found in parts.values():
+        for shape, count in found:
+            shapes[shape] += count
+    shape, _ = min(shapes.items(), key=lambda one: (-one[1], one[0]))
+    first = min(map(int, parts)) * WINDOW >> 20
+    return (
+        f"lines that look like records are read by no layout ({len(parts):,} part(s) of 4 MB, the"
+        f" first at {first:,} MB), most of them like {shape!r}; see `kafka-forensics layout try`"
+    )
 
 
 def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
@@ -356,6 +389,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         _add_split(total, account, base)
         add_stretches(total.layout_stretches, account.get("layout_stretches", ()), base)
         total.unread += account.get("unread", ())
+        total.unread_parts |= account.get("unread_parts", {})
         total.patterns += account.get("patterns", ())
     for total in files.values():
         for one in (total, *total.origins.values()):

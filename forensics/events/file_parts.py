@@ -8,7 +8,7 @@ node with all its lines; of a part that names several, only lines that name one 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,15 @@ def main_writer(account: FileAccount) -> Writer | None:
             best = min(named, key=lambda key: (-named[key], key))
             return role, best.partition(":")[2]
     return ("client", "") if "librdkafka" in account.layouts else None
+
+
+def server_of(account: FileAccount, known: Collection[str]) -> Writer | None:
+    """Return the server that lines name without its role, if other lines tell what it is."""
+    servers = _servers(account.writers)
+    server = min(servers, default="")
+    if len(servers) != 1 or not {f"{role}:{server}" for role in SERVER_ROLES} & set(known):
+        return None
+    return _role_of_id(server, set(known)), server
 
 
 def settle_origins(account: FileAccount) -> None:

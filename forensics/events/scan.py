@@ -9,6 +9,8 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -71,14 +73,27 @@ def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
 
 # Half a second goes into compiling all patterns: as much as these take longer without.
 _MANY_SPLITS, _MANY_BYTES = 64, 32 << 20
+_COMPILING = Lock()
 
 
 def compile_patterns(
     splits: Sequence[Split], overlays: str = "", *, context: bool = False
 ) -> Compiled:
-    """Compile the cheap patterns of all rules, if there is so much to read that it pays."""
+    """Compile the cheap patterns of all rules, once, if there is so much to read that it pays."""
     if len(splits) < _MANY_SPLITS and sum(split.bytes for split in splits) < _MANY_BYTES:
         return ()
+    with _COMPILING:
+        return _compile_once(overlays, context=context)
+
+
+def preload_patterns(splits: Sequence[Split], overlays: str, *, context: bool) -> None:
+    """Begin to compile patterns in a thread, while Spark starts."""
+    begin = partial(compile_patterns, splits, overlays, context=context)
+    Thread(target=begin, name="patterns", daemon=True).start()
+
+
+@functools.cache
+def _compile_once(overlays: str, *, context: bool) -> Compiled:
     return load_scanner(overlays, context=context).reader.compile_patterns()
 
 
@@ -196,6 +211,7 @@ class _PieceSummary:
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
+        self._windows = opened.windows
         self._names = opened.windows.names if opened.windows else [""]
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
@@ -306,6 +322,7 @@ class _PieceSummary:
             "notes": self._notes,
             "layout_stretches": self._stretches.to_account(self._names, self._hows),
             "unread": self._unread,
+            "unread_parts": self._windows.unread if self._windows else {},
             "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
             "container": self._piece.container,

@@ -1,7 +1,7 @@
 """Which cluster logs are of, by the ids that brokers and controllers log as they start.
 
 Two clusters have brokers of the same ids. Mixed, the one's epochs would fall over the other's, so
-logs of two clusters are refused, with what is whose.
+logs of two clusters are refused, with what is whose, unless the user names one of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
@@ -38,14 +39,59 @@ def find_cluster_ids(events: Path) -> dict[Place, set[str]]:
     return dict(found)
 
 
+class ClusterFiles(NamedTuple):
+    """The files of one cluster, and its ids: one that it changed has two."""
+
+    ids: frozenset[str]
+    files: Sequence[str]
+
+
 def refuse_several_clusters(files: Iterable[str], ids: Mapping[Place, set[str]]) -> None:
     """Raise an error that names the files of each cluster, if there are several.
 
     A node that moved to another cluster names both of them: that is one history.
     """
-    groups = _join_groups(ids)
-    if len(groups) < 2:
+    clusters, unnamed, above = _divide(files, ids)
+    if len(clusters) < 2:
         return
+    told = [f"{' and '.join(sorted(one.ids))}: {_describe(one.files, above)}" for one in clusters]
+    rest = f" No line tells whose these are: {_describe(unnamed, above)}." if unnamed else ""
+    raise ForensicsError(
+        f"These are logs of {len(clusters)} clusters, and a history is of one."
+        f" {'; '.join(told)}.{rest} Run the command once for each cluster, with its files alone, or"
+        f" with --cluster ID."
+    )
+
+
+def leave_out_others(
+    files: Iterable[str], ids: Mapping[Place, set[str]], wanted: str
+) -> Mapping[str, str]:
+    """Return the files that are not of the wanted cluster, each with the reason."""
+    clusters, unnamed, _ = _divide(files, ids)
+    if not any(wanted in one.ids for one in clusters):
+        known = join_names(sorted(set().union(*(one.ids for one in clusters))), _MAX_NAMED)
+        raise ForensicsError(
+            f"--cluster {wanted}: no line names this cluster; these logs name {known or 'none'}."
+        )
+    if len(clusters) == 1:
+        return {}
+    others = {
+        file: "of another cluster, left out by --cluster"
+        for one in clusters
+        if wanted not in one.ids
+        for file in one.files
+    }
+    return others | dict.fromkeys(unnamed, "no line tells of which cluster; left out by --cluster")
+
+
+def _divide(
+    files: Iterable[str], ids: Mapping[Place, set[str]]
+) -> tuple[list[ClusterFiles], list[str], Mapping[str, set[int]]]:
+    """Divide files among clusters by the folders around them; some may be of none.
+
+    Also returns which clusters have files below each folder.
+    """
+    groups = _join_groups(ids)
     above: dict[str, set[int]] = defaultdict(set)
     for number, (_, places) in enumerate(groups):
         for folder, _ in places:
@@ -56,15 +102,11 @@ def refuse_several_clusters(files: Iterable[str], ids: Mapping[Place, set[str]])
     for file in sorted(files):
         nearest = next((above[one] for one in _ancestors(file) if one in above), set())
         (members[min(nearest)] if len(nearest) == 1 else unnamed).append(file)
-    told = [
-        f"{' and '.join(sorted(clusters))}: {_describe(names, above)}"
-        for (clusters, _), names in zip(groups, members, strict=True)
+    clusters = [
+        ClusterFiles(frozenset(group[0]), names)
+        for group, names in zip(groups, members, strict=True)
     ]
-    rest = f" No line tells whose these are: {_describe(unnamed, above)}." if unnamed else ""
-    raise ForensicsError(
-        f"These are logs of {len(groups)} clusters, and a history is of one."
-        f" {'; '.join(told)}.{rest} Run the command once for each cluster, with its files alone."
-    )
+    return clusters, unnamed, above
 
 
 def _join_groups(ids: Mapping[Place, set[str]]) -> list[tuple[set[str], list[Place]]]:

@@ -65,6 +65,7 @@ _STORED_LINES = {"log", "textpayload", "logmessage", "logentry", "raw", "line"}
 _NO_LOGGER = "-"
 # kafkajs writes its own lines as objects, and rules read them as they are.
 _OBJECTS_AS_LINES = {"kafkajs"}
+_PARTS_OF_OBJECTS = {"message", "time", "level", "logger", "host"}
 # What Kafka's own brackets hold; Filebeat writes "unknown" where a message has none.
 _COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
@@ -146,6 +147,11 @@ class ObjectReader:
         plan = self._make_plan("", dict.fromkeys(keys))
         return any(role == "message" for *_, roles in plan for role, _ in roles)
 
+    def has_role(self, key: str) -> bool:
+        """Return True if a value under a key says more than a time or the message."""
+        plan = self._make_plan("", {key: ""})
+        return any(role not in ("message", "time") for *_, roles in plan for role, _ in roles)
+
     def read(
         self, node: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> ReadObject | None:
@@ -169,6 +175,22 @@ class ObjectReader:
             return None
         origin = _join_origin(values) if not values.keys().isdisjoint(_WRITER) else ""
         return ReadObject(record or message, origin, record is not None, values.get("time"))
+
+    def read_frame(self, node: Mapping[str, Any], key: str) -> str | None:
+        """Return who wrote the line that stands under a key; None if it may be no whole line.
+
+        Where nothing but the string under this key is a message, and nothing a level or a logger,
+        the string is the line, whatever it holds.
+        """
+        roles = [roles for one, _, nests, roles in self._make_plan("", {key: ""}) if not nests]
+        if not roles or "message" not in dict(roles[0]):
+            return None
+        found = _Found()
+        self._collect({one: node[one] for one in node if one != key}, "", 0, found, aside=False)
+        if not found.values.keys().isdisjoint(("message", "level", "logger")):
+            return None
+        others = [role for role, _ in roles[0] if role != "message"]
+        return None if others else _join_origin(found.values)
 
     def _collect(
         self, node: Mapping[str, Any], above: str, depth: int, found: _Found, *, aside: bool
@@ -225,7 +247,7 @@ class ObjectReader:
         if not isinstance(logger, str) or not _LOGGER.fullmatch(logger):
             return None
         if logger in _OBJECTS_AS_LINES:
-            return _write_object(node, stamp, level, logger, message)
+            return self._write_object(node, (level, stamp, logger, message))
         component = values.get("component")
         named = isinstance(component, str) and _COMPONENT.search(component)
         if named and not message.startswith("["):
@@ -236,6 +258,24 @@ class ObjectReader:
         if stack and stack not in message:
             below += f"\n{stack}"
         return f"[{stamp}] {level} {first.rstrip(chr(13))} ({logger}){below}"
+
+    def _write_object(
+        self, node: Mapping[str, Any], parts: tuple[str, str, str, str]
+    ) -> str | None:
+        """Write an object in the order of its writer; None if that is how it stands there."""
+        level, stamp, logger, message = parts
+        moment = f"{stamp[:10]}T{stamp[11:19]}.{stamp[20:]}Z"
+        written = {"level": level, "timestamp": moment, "logger": logger, "message": message}
+        if list(node)[:4] == [*written]:
+            return None
+        # What holds these under other names is left out, as is what other libraries add.
+        told = {
+            key
+            for key, _, _, roles in self._make_plan("", node)
+            if any(role in _PARTS_OF_OBJECTS for role, _ in roles)
+        }
+        others = {key: node[key] for key in node if key not in {*told, *written, "pid", "v"}}
+        return msgspec.json.encode(written | others).decode()
 
 
 def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, aside: bool) -> None:
@@ -381,15 +421,3 @@ def _write_trace(value: object) -> str:
 
 def _first_string(node: Mapping[str, Any], keys: Sequence[str]) -> str:
     return next((node[key] for key in keys if isinstance(node.get(key), str)), "")
-
-
-def _write_object(
-    node: Mapping[str, Any], stamp: str, level: str, logger: str, message: str
-) -> str | None:
-    """Write an object in the order of its writer; None if that is how it stands there."""
-    parts = {"level": level, "timestamp": f"{stamp[:10]}T{stamp[11:19]}.{stamp[20:]}Z",
-             "logger": logger, "message": message}  # fmt: skip
-    if list(node)[:4] == [*parts]:
-        return None
-    others = {key: value for key, value in node.items() if key not in parts}
-    return msgspec.json.encode(parts | others).decode()

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.json_objects import ObjectReader, ReadObject, find_records
-from forensics.ingest.record_starts import PADDING
+from forensics.ingest.record_starts import MAX_RECORD, PADDING, Bytes
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper
 
@@ -45,6 +45,8 @@ _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
     "partial_message": ("true", True),
     "CONTAINER_PARTIAL_MESSAGE": ("true", True),
 }
+# More frames than this are no frames.
+_MAX_FRAMES = 512
 # So many records under one key are no accident.
 _FEW = 3
 decode_object = msgspec.json.Decoder().decode
@@ -71,11 +73,18 @@ class JsonWrapper(Wrapper):
         """Write what the objects hold; all other lines stay as they are."""
         rows = self._find_rows(texts)
         lines = texts.to_arrow()
-        carried, torn = (np.zeros(len(texts), np.bool_) for _ in range(2))
+        carried, torn, escaped = (np.zeros(len(texts), np.bool_) for _ in range(3))
         written: dict[int, bytes] = {}
         origins: dict[int, bytes] = {}
+        frames = _Frames(self) if _is_utf8(texts.content) else None
         read = self.reader.read
         for row, line in zip(rows.tolist(), lines.take(pa.array(rows)).to_pylist(), strict=True):
+            if frames is not None and (quick := frames.read(line)):
+                carried[row] = escaped[row] = True
+                written[row], origin = quick
+                if origin:
+                    origins[row] = origin
+                continue
             node = self._parse(line)
             told = read(node) if node is not None else None
             if node is None or told is None:
@@ -92,7 +101,7 @@ class JsonWrapper(Wrapper):
                 origins[row] = to_bytes(told.origin)
         if not written:
             return replace(texts, carried=carried)
-        data, bounds = to_buffer(_replace_rows(lines, written))
+        data, bounds = unescape(*to_buffer(_replace_rows(lines, written)), escaped)
         return TextBuffer(
             data,
             bounds,
@@ -150,6 +159,80 @@ class JsonWrapper(Wrapper):
 
 
 _CLOSERS = np.frombuffer(b"}]", np.uint8)
+
+
+class _Frames:
+    """Reads lines whose objects differ in nothing but a string and the time, without reading all.
+
+    What stands around the string (its frame) says whether it is a whole line, and who wrote it: it
+    is read once. A string that needs a closer look is left to the reader.
+    """
+
+    def __init__(self, wrapper: JsonWrapper) -> None:
+        self._wrapper = wrapper
+        self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        # By the keys of an object: that of the line, and the keys whose values are looked at.
+        self._shapes: dict[tuple[str, ...], tuple[str, tuple[str, ...]] | None] = {}
+        self._frames: dict[tuple[object, ...], bytes | None] = {}
+        # So many lines in a row had no shape.
+        self._missed = 0
+        self._longest = wrapper.min_split_length or MAX_RECORD
+
+    def read(self, line: bytes) -> tuple[bytes, bytes] | None:
+        """Return the string of a line with its escapes, and who wrote it; None if not sure."""
+        if line[:1] != _OBJECT or len(self._frames) > _MAX_FRAMES or self._missed > _MAX_FRAMES:
+            return None
+        self._missed += 1
+        try:
+            node = self._decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        keys = tuple(node)
+        if keys not in self._shapes:
+            self._shapes[keys] = self._find_shape(node)
+        shape = self._shapes[keys]
+        if shape is None:
+            return None
+        key, others = shape
+        frame = (keys, *[bytes(node[one]) for one in others])
+        if frame not in self._frames:
+            self._frames[frame] = self._read_frame(line, key)
+        origin = self._frames[frame]
+        self._missed = 0
+        text = bytes(node[key])
+        if origin is None or text[:1] != b'"' or text[1:2] == b" " or len(text) >= self._longest:
+            return None
+        if text[-3:-1] != rb"\n":
+            # Ends in another character, unless that is written by its number.
+            return None if text[-7:-5] == rb"\u" else (text[1:-1] + rb"\n", origin)
+        return None if text[-4:-3] == b"\\" else (text[1:-1], origin)
+
+    def _find_shape(self, node: Mapping[str, msgspec.Raw]) -> tuple[str, tuple[str, ...]] | None:
+        held = [key for key in node if self._wrapper.reader.has_message([key])]
+        nested = [key for key, value in node.items() if bytes(value)[:1] in (_OBJECT, _ARRAY)]
+        if len(held) != 1 or held[0] in nested or len(self._shapes) > _MAX_FRAMES:
+            return None
+        told = [key for key in node if self._wrapper.reader.has_role(key)]
+        flags = [key for key in node if key in _PARTIAL_FLAGS]
+        return held[0], tuple(dict.fromkeys([*nested, *told, *flags]))
+
+    def _read_frame(self, line: bytes, key: str) -> bytes | None:
+        """Read who wrote the line under a key; None if it may be no whole line."""
+        node = decode_loosely(line)
+        if not isinstance(node, dict) or any(
+            node.get(flag) in values for flag, values in _PARTIAL_FLAGS.items()
+        ):
+            return None
+        origin = self._wrapper.reader.read_frame(node, key)
+        return None if origin is None else to_bytes(origin)
+
+
+def _is_utf8(data: Bytes) -> bool:
+    try:
+        data.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class PairsWrapper(JsonWrapper):

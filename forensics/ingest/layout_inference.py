@@ -36,7 +36,7 @@ _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
-_END_QUOTE = re.compile(r"\"[,\])}]*\s*$")
+_END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
 _REGULAR_PARTS = 12
@@ -131,7 +131,7 @@ def infer_layout(
     if time is None or not _is_evident(head, pattern, sure, day):
         return ()
     time = time.on(day)
-    if prefix.source.endswith('"') and (end := _shared_end(lines)):
+    if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
         return (found_end(end), *infer_layout(cut, loggers, day))
     found: list[Wrapper] = []

@@ -24,7 +24,7 @@ _LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
 _INSIDE = r"[^\[\]\n]*"
 _SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:]|$)")
 # Brackets that Kafka's own messages begin with name what they speak of.
-_OWN_BRACKET = re.compile(r"=|[a-z] (?:on |id )?.*[0-9]$")
+_OWN_BRACKET = re.compile(r"=|^thrd:|[a-z] (?:on |id )?.*[0-9]$")
 _PAIR_KEY = re.compile(r"([A-Za-z_][\w.@-]*)(=|: )")
 _VALUES = (r'"(?:[^"\\\n]|\\[^\n])*"', r"'[^'\n]*'", r"[^,\n]*", r"[^\s,;]*")
 _BETWEEN_PAIRS = r"(?:, ?|; ?|[ \t]+)"
@@ -34,6 +34,7 @@ _ASIDE = (
     r"<<?[^<>\n]*>?>",
     r"\[\]",
 )
+_CLIENT_LINE = r"(?=[^\n]{0,60}\[thrd:)"
 # A field ends at a sign that stood between fields before it; a word before one that is set apart.
 _DELIMITERS = ("|", "\t", ";")
 _AFTER_WORD = (r"[ \t]+-[ \t]", r"[ \t]+:{1,2}[ \t]", r"[ \t]+[>|][ \t]", r":[ \t]")
@@ -88,6 +89,10 @@ class LinePattern:
 
     def strip_columns(self, holds_logger: HoldsLogger, *, after_logger: bool) -> None:
         """Take off whatever stands before the messages, but not a logger."""
+        if self._fit(_CLIENT_LINE):
+            # A line of librdkafka brings columns of its own.
+            self._take_separators()
+            return
         for _ in range(_MAX_ROUNDS):
             size = len(self.source)
             if not (

@@ -7,6 +7,8 @@ anywhere. A window whose lines are all read by known layouts costs a look at som
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,6 +21,7 @@ from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
+    MAX_RECORD,
     Bytes,
     Flags,
     Lines,
@@ -38,6 +41,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
+from forensics.ingest.wrappers import CodeWrapper
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -60,7 +64,14 @@ _HEADS = (
     r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
 )
 _LOOKS_IN = 400
-_SPACE = 32
+# What is a record by its looks: a time and a level near its beginning.
+_RECORD = (
+    r"^.{0,60}?[0-9]:[0-9]{2}:[0-9]{2}.{0,60}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b)"
+    r"|^.{0,30}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b).{0,30}?[0-9]:[0-9]{2}:[0-9]{2}"
+)
+_UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
+_DIGITS = re.compile("[0-9]+")
+_SPACE, _ESCAPE, _FEW = 32, 27, 8
 
 
 class LineJudge(Protocol):
@@ -88,6 +99,9 @@ class WindowStacks:
     stacks: tuple[WrapperStack, ...] = ()
     plain: tuple[int, ...] = ()
     loose: bool = False
+    # Lines of a sample that look like records and are read by no layout: their most frequent
+    # shapes, and how many there are of each.
+    unread: tuple[tuple[str, int], ...] = ()
 
 
 class WindowReader:
@@ -134,6 +148,11 @@ class WindowReader:
         """Return True if some window's worth of text has records."""
         lines = self._lines(text, final=True)
         return self._has_records(lines, self._decide(lines))
+
+    @property
+    def unread(self) -> dict[int, tuple[tuple[str, int], ...]]:
+        """The shapes of what looks like records and is read by no layout, by window."""
+        return {number: one.unread for number, one in self._found.items() if one.unread}
 
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
@@ -271,16 +290,29 @@ class WindowReader:
         maybe = others[looks.to_numpy(zero_copy_only=False)]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
+        coded = self._find_coded(lines)
         if few and len(unread) < _FEW_LINES and good.any() and not given:
-            return WindowStacks()
+            return WindowStacks(coded)
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
-        found = self._find_stacks(sample, alone=not good.any())
+        found, left = self._find_stacks(sample, alone=not good.any())
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
-        stacks = [*given, *(stack for stack in stacks if stack not in given)]
-        return WindowStacks(tuple(stacks), tuple(plain))
+        stacks = [*given, *(stack for stack in (*stacks, *coded) if stack not in given)]
+        return WindowStacks(tuple(stacks), tuple(plain), unread=_unread_shapes(left, len(sample)))
+
+    def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
+        """Find what takes off codes and zeros that stand before a few records."""
+        firsts = lines.data[lines.starts]
+        rows = np.flatnonzero((lines.kinds == 0) & ((firsts == _ESCAPE) | (firsts == 0)))[:_FEW]
+        some = _cut(lines, rows[(lines.ends > lines.starts)[rows]], MAX_RECORD)
+        for wrapper in self._wrappers if len(some) else ():
+            if isinstance(wrapper, CodeWrapper):
+                stack = WrapperStack((wrapper,))
+                if self._try(some, stack)[0].any():
+                    return (stack,)
+        return ()
 
     def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
         """Find the user's own patterns that read lines which known layouts would take, too.
@@ -297,10 +329,11 @@ class WindowReader:
                     known = known[~read]
         return given, known
 
-    def _find_stacks(self, sample: pa.Array, *, alone: bool) -> list[WrapperStack]:
+    def _find_stacks(self, sample: pa.Array, *, alone: bool) -> tuple[list[WrapperStack], pa.Array]:
         """Find stacks, one after the other, until they read all that can be read.
 
-        One that would make records of lines that an earlier one reads is asked after that one.
+        Returns the lines that none reads, too. One that would make records of lines that an earlier
+        one reads is asked after that one.
         """
         left = sample
         stacks: list[WrapperStack] = []
@@ -318,7 +351,7 @@ class WindowReader:
             inner = pc.binary_slice(self._opened(left, stack)[0], 0, _LOOKS_IN)
             looks = pc.match_substring_regex(inner, _HEADS).to_numpy(zero_copy_only=False)
             left = left.filter(pa.array(~read & (~carried | looks)))
-        return stacks
+        return stacks, left
 
     def _takes(self, stack: WrapperStack, lines: pa.Array) -> bool:
         """Return True if a stack makes records of most lines, rightly or not."""
@@ -441,6 +474,17 @@ def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:
 def is_crowded(text: bytes) -> bool:
     """Return True if the lines of a text are shorter than those of any log."""
     return text.count(b"\n") > MOST_LINES
+
+
+def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:
+    """Return the most frequent shapes of lines that look like records, if they are not few."""
+    looks = pc.match_substring_regex(pc.binary_slice(left, 0, _LOOKS_IN), _RECORD)
+    lines = left.filter(looks).to_pylist()
+    if len(lines) < max(_MIN_FOUND, _UNREAD_SHARE * sampled):
+        return ()
+    texts = [line.decode("utf-8", "replace")[:_SHAPE_CHARS] for line in lines]
+    shapes = Counter(_DIGITS.sub("0", text) for text in texts)
+    return tuple(sorted(shapes.items(), key=lambda one: (-one[1], one[0]))[:_MAX_SHAPES])
 
 
 def _is_object(line: str) -> bool:

@@ -21,7 +21,8 @@ from forensics.errors import Problem, RuleError
 from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
-from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer
+from forensics.ingest.record_starts import Bytes, Flags, Offsets
+from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer, unescape
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
@@ -40,6 +41,7 @@ __all__ = [
 # A prefix is looked for in so many bytes of a line: no hostile line can cost more.
 _REACH = 256
 _LINE = "{line}"
+_CONTROLS = r"^#011|#012(?:#011|[\w.$]+(?:Exception|Error|: )|\s|$)"
 _NEWLINE = ord("\n")
 _DATE, _CLOCK = "[0-9]+-[0-9]+-[0-9]+", "[0-9]+:[0-9]+:[0-9]+"
 _ZONE = "(?:Z|[+-][0-9]+:?[0-9]+)"
@@ -97,12 +99,34 @@ class PrefixWrapper(Wrapper):
         # A line that goes on loses its break.
         broken = torn & (stops > begins) & (texts.data[np.maximum(stops - 1, 0)] == _NEWLINE)
         data, bounds = gather_texts(texts.data, begins, stops - broken)
+        if b"#01" in data.tobytes():
+            data, bounds = _write_controls(data, bounds, carried)
         origins = texts.origins
         if fields.type.get_field_index("origin") >= 0:
             origins = pc.fill_null(fields.field("origin"), b"")
             if texts.origins is not None:
                 origins = pc.binary_join_element_wise(texts.origins, origins, b" ")
         return TextBuffer(data, bounds, carried, texts.continues | torn, origins)
+
+
+def _write_controls(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offsets]:
+    """Undo what rsyslog makes of tabs and line breaks: `#011` and `#012`.
+
+    Such a line begins with a tab, or a break is followed by what follows breaks in stack traces.
+    """
+    lines = slice_texts(data, bounds[:-1], bounds[1:])
+    looks = pc.match_substring_regex(
+        lines, r"^#011|#012(?:#011|[\w.$]+(?:Exception|Error|: )|\s|$)"
+    )
+    rows = np.flatnonzero(looks.to_numpy(zero_copy_only=False) & wanted)
+    if not len(rows):
+        return data, bounds
+    some = lines.take(pa.array(rows))
+    for code, sign in (("#011", "\t"), ("#012", "\n"), ("#015", "\r")):
+        some = pc.replace_substring(some, code, sign)
+    mask = np.zeros(len(lines), np.bool_)
+    mask[rows] = True
+    return to_buffer(pc.replace_with_mask(lines, pa.array(mask), some))
 
 
 @dataclass(frozen=True)
@@ -153,6 +177,11 @@ class FoundEnd(Wrapper):
         lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
         data, bounds = to_buffer(lines)
         carried = np.diff(bounds) < np.diff(texts.bounds)
+        if self.id.startswith('"'):
+            # The strings of JSON have escapes.
+            data, bounds = unescape(data, bounds, carried)
+        elif self.id.startswith("'"):
+            data, bounds = to_buffer(pc.replace_substring(lines, "''", "'"))
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
 

@@ -95,8 +95,12 @@ def read_batches(
     Arrow would read far ahead and keep what it has read; this holds one or two row groups.
     """
     data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
+    wanted = None if columns is None else list(columns)
+    if isinstance(data, ds.InMemoryDataset):
+        held = data.to_batches(columns=wanted, filter=where, batch_size=rows, use_threads=False)
+        return (batch for batch in held if len(batch))
     found: Iterator[pa.RecordBatch] = data.to_batches(
-        columns=None if columns is None else list(columns),
+        columns=wanted,
         filter=where,
         batch_size=rows,
         batch_readahead=1,

@@ -196,6 +196,6 @@ def detector_label(detector: str) -> str:
         "isr-flapping": "Flapping of the ISR",
         "isr-storm": "ISR storm",
         "offline-partitions": "Outage",
-        "under-min-isr": "Too few replicas in sync",
+        "under-min-isr": "Too few in-sync replicas",
     }
     return known.get(detector, detector.replace("-", " ").capitalize())

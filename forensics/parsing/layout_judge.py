@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.found_layout import holds_client_line
 from forensics.ingest.layout_inference import holds_logger
 from forensics.ingest.message_columns import leads_with_column
 from forensics.ingest.record_starts import Flags, Signature
@@ -68,6 +69,8 @@ class LayoutJudge:
             texts = fields.field("message")
             padded = pc.fill_null(pc.starts_with(texts, b" "), False).to_numpy(zero_copy_only=False)
             fits &= ~padded
+            if "client" not in layout.template.fields and not layout.ends_with_logger:
+                fits &= ~holds_client_line(pc.fill_null(texts, b""))
         if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
             # Where the logger stands in front, any word could be taken for one.
             names = fields.field("logger").filter(pa.array(fits)).to_pylist()

@@ -29,7 +29,7 @@ class LossTotals:
         if self.unbounded:
             return "possible, not bounded"
         if not self.at_most:
-            return "none seen"
+            return "none found"
         if self.at_least and self.is_certain:
             return f"confirmed {_join_bounds(self.at_least, self.at_most, '..')} records {on}"
         return f"possible, at most {count(self.at_most, 'record')} {on}"

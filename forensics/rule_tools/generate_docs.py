@@ -64,7 +64,7 @@ def _section(detector: Detector, limits: Mapping[str, Any], reasons: Mapping[str
     needs = detector.requirements
     text = f"\n## {detector.name}\n\n{detector.about}\n\nNeeds a {needs.description}.\n"
     if needs.events:
-        text += f"Speaks only where some line tells of {', '.join(needs.events)}.\n"
+        text += f"Runs only where the logs hold events of {', '.join(needs.events)}.\n"
     rows = [
         f"| `{key}` | {value} | {reasons.get(key, '').replace('|', '&#124;')} |\n"
         for key, value in limits.items()

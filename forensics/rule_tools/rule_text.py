@@ -63,7 +63,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "epoch_ms": "a time that the line itself tells, in milliseconds since 1970 in UTC",
     "count": "how many of what the line is about",
     "detail": "a short text, such as a reason or an address",
-    "peer": "the other node, where the line tells of two",
+    "peer": "the other node, where the line names two",
     "group": "the consumer group, or another group of members",
     "generation": "the counter that every rebalance of the group raises",
     "member": "the id of the group's member",
@@ -99,7 +99,7 @@ def type_name(kind: pa.DataType) -> str:
 RESTATES_MEANINGS: Mapping[str, str] = {
     "fresh": "Re-tells an older state where the previous epoch is -1, as after a restart.",
     "replay": "Controllers write it again, under a new time, when they read their log at a start.",
-    "always": "Tells of a state that may be older than the line.",
+    "always": "The state may be older than the line.",
 }
 _WIDTH = 96
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -118,6 +119,8 @@ FILE_COLUMNS = (
 Row = dict[str, Any]
 # Rows of a chunk.
 _CHUNK_ROWS = 50_000
+# A table is held in memory from so many questions on; a row of events takes some 600 bytes.
+_OFTEN, _MAX_HELD_ROWS = 4, 300_000
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,26 @@ class Tables:
                 self._datasets[name] = ds.dataset(path, format="parquet", partitioning="hive")
         data = self._datasets.get(name)
         return data if data and data.schema.names else None
+
+    def _open(self, name: str) -> ds.Dataset | None:
+        """Open a table to read some rows of it; one that is read often is held in memory.
+
+        Some two hundred questions are asked of the events, most about a few of them, and a file of
+        Parquet has to be decoded anew for each.
+        """
+        data = self.dataset(name)
+        if data is None or isinstance(data, ds.InMemoryDataset):
+            return data
+        self._times_read[name] += 1
+        if self._times_read[name] == _OFTEN:
+            with naming_table(self.folder / name):
+                if data.count_rows() <= _MAX_HELD_ROWS:
+                    self._datasets[name] = ds.InMemoryDataset(data.to_table())
+        return self._datasets[name]
+
+    @cached_property
+    def _times_read(self) -> Counter[str]:
+        return Counter()
 
     def has(self, name: str) -> bool:
         """Return True if a table was saved."""
@@ -161,7 +184,7 @@ class Tables:
         rows: int = _CHUNK_ROWS,
     ) -> Iterator[pa.RecordBatch]:
         """Yield a table in batches, as it was written, in bounded memory."""
-        data = self.dataset(name)
+        data = self._open(name)
         if data is None:
             return
         with naming_table(self.folder / name):
@@ -180,7 +203,7 @@ class Tables:
 
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without holding them in memory."""
-        data = self.dataset(name)
+        data = self._open(name)
         with naming_table(self.folder / name):
             return data.count_rows(filter=where) if data else 0
 

@@ -29,7 +29,7 @@ from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
 from forensics.events.repeated_lines import find_copies
-from forensics.events.zone_changes import settle_zone_changes, shift_events
+from forensics.events.zone_changes import settle_midnights, settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
@@ -150,6 +150,7 @@ class WeekBuilder:
             # What a log repeats depends on the others of the week.
             account.repeats = Counter()
         accounts = {account.file: account for _, account in logs}
+        settle_midnights(accounts.values())
         settle_zone_changes(accounts.values())
         assign_nodes(accounts, parse_node_map(self.node_map))
         for account in accounts.values():

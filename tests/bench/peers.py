@@ -86,11 +86,12 @@ def with_pyspark(folder: Path) -> int:
 
 def with_scan(folder: Path) -> int:
     """Scan in this process by all our rules, without Spark; keep nothing."""
-    from forensics.events.scan import load_scanner  # noqa: PLC0415
+    from forensics.events.scan import compile_patterns, load_scanner  # noqa: PLC0415
     from forensics.ingest.read_plan import plan_reading  # noqa: PLC0415
 
     scanner = load_scanner()
     splits = plan_reading([str(folder)]).splits
+    scanner.reader.search_at_once(compile_patterns(splits))
     return sum(len(batch) for split in splits for batch in scanner.scan(split))
 
 

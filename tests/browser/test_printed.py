@@ -65,6 +65,8 @@ def test_five_sheets_say_what_happened_and_what_to_do(tab: Tab, page: Path, pape
     assert "Findings,numberedasbelow" in text
     assert "Printeverything" in sheets[-1]
     assert "Leaderepochs" not in text
+    # Nobody presses a button on paper.
+    assert "CopyasMarkdown" not in text
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forensics.events.file_accounts import FileAccount
-from forensics.events.zone_changes import settle_zone_changes
+from forensics.events.zone_changes import settle_midnights, settle_zone_changes
 from forensics.lib.time_units import HOUR, MINUTE, SECOND
 from forensics.sandbox import run_lines
 
@@ -134,3 +134,44 @@ def test_events_are_told_by_one_offset_and_doubtful_ones_without_a_time(tmp_path
     notes = [note for file in run.files.values() for note in file.notes]
     assert len(notes) == 1
     assert "02:00:03 to 2026-10-25 02:59:58" in notes[0]
+
+
+CLOCK = "{} INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+
+
+def test_times_without_a_date_go_on_behind_midnight(tmp_path: Path) -> None:
+    times = [f"{hour % 24:02}:{minute:02}:{minute:02},000"
+             for hour in range(20, 50) for minute in range(0, 60, 6)]  # fmt: skip
+    log = "".join(map(CLOCK.format, times))
+
+    run = run_lines({"a/server.log.2026-11-18": log}, tmp_path)
+
+    rows = run.tables.read("events", ["line", "ts"]).to_pylist()
+    told = [row["ts"] for row in sorted(rows, key=lambda row: row["line"])]
+    assert told == sorted(told)
+    assert (told[0].day, told[41].day, told[-1].day) == (18, 19, 20)
+
+
+def test_where_lines_are_out_of_order_at_midnight_days_are_said_to_be_unsure() -> None:
+    one = log("a/server.log.2026-11-18", "2026-11-18 23:59:59", "2026-11-18 00:00:00")
+    one.forms, one.layouts = Counter({"%d{dd:dd:dd} %p %m": 20}), Counter({"record": 20})
+    one.gaps = [(at("2026-11-18 00:00:00"), at("2026-11-18 23:59:59"), 9)]
+
+    settle_midnights([one])
+
+    assert one.shifts == []
+    assert "days may be off" in one.notes[0]
+
+
+def test_a_server_that_is_named_without_its_role_is_what_other_lines_say(tmp_path: Path) -> None:
+    said = "Kafka Server started (kafka.server.KafkaRaftServer)\n"
+    raft = "[{}] INFO [KafkaRaftServer nodeId={}] " + said
+    logs = {"broker-2/server.log": LINE.format("2026-11-18 11:00:00,000", 2),
+            "broker-1/part.log": raft.format("2026-11-18 11:00:01,000", 2),
+            "broker-3/part.log": raft.format("2026-11-18 11:00:01,000", 7)}  # fmt: skip
+
+    files = run_lines(logs, tmp_path).files
+
+    nodes = {name.partition("/")[2]: file.node for name, file in files.items()}
+    assert nodes["broker-1/part.log"] == "broker-2"
+    assert nodes["broker-3/part.log"] == "broker-3"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from forensics.ingest import window_stacks
 from tests.ingest.scans import Scanned, scan
-from tests.ingest.written_layouts import LAYOUTS, PREFIXES, records_of, written
+from tests.ingest.written_layouts import LAYOUTS, PREFIXES, quoted, records_of, sent, written
 
 LOG = Path(__file__).parents[2] / "sample_logs/430-unclean/logs/broker-1/server.log"
 PLAIN = "".join(LOG.read_text().splitlines(keepends=True)[:420])
@@ -91,6 +93,45 @@ def test_an_unknown_layout_is_found_in_a_wrapper(inner: str, outer: str) -> None
     assert facts(read("".join(CONTAINERS[outer](line) + "\n" for line in lines))) == bare()
 
 
+@pytest.mark.parametrize("write", [quoted, sent])
+def test_escapes_of_the_outer_form_are_undone(write: Callable[[str], str]) -> None:
+    assert facts(read("".join(write(line) + "\n" for line in PLAIN.splitlines()))) == bare()
+
+
+def test_a_record_of_several_lines_in_one_of_rsyslog_is_read() -> None:
+    records = written(RECORDS, LAYOUTS["padded level"])
+    whole = re.sub(r"\n(?!\[2026|$)", "\n" + "\0", records).replace("\n\0", "#012")
+
+    assert facts(read("".join(sent(line) + "\n" for line in whole.splitlines()))) == bare()
+
+
+@pytest.mark.parametrize("code", ["\x1b[?2004h", "\x1b[?2004l\r", "\x1b[0m", "\0" * 90_000])
+def test_codes_and_zeros_before_a_few_records_hide_none(code: str) -> None:
+    lines = PLAIN.splitlines(keepends=True)
+    lines[0], lines[200] = code + lines[0], code + lines[200]
+
+    assert facts(read("".join(lines))) == bare()
+
+
+RDKAFKA = "[thrd:b:9/2]: b:9/2: Disconnected: connection reset by peer (after 13605ms in state UP)"
+HOSTS = {
+    "Rust": "2026-11-18T11:38:25.852Z ERROR rdkafka::client: librdkafka: FAIL [app#p-1]: "
+    + RDKAFKA,
+    "Python": f"2026-11-18 11:38:25,852 ERROR confluent: FAIL [app#p-1] {RDKAFKA}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_lines_of_librdkafka_are_read_in_the_logs_of_others(name: str) -> None:
+    own = f"%3|1795001905.852|FAIL|app#p-1| {RDKAFKA}\n"
+    found = read(f"{HOSTS[name]}\n" * 9).events
+
+    assert {row["kind"] for row in found} == {row["kind"] for row in read(own * 9).events}
+    assert {(row["client"], row["ts"].timestamp()) for row in found} == {
+        ("app#p-1", 1795001905.852)
+    }
+
+
 def test_objects_may_stand_behind_the_names_of_pods() -> None:
     """As stern writes them; the objects hold the parts of records."""
     text = ""
@@ -146,6 +187,21 @@ def test_where_a_file_is_split_changes_nothing(
     assert facts(whole) == facts(split)
     assert [account_row(whole)] == [account_row(split)]
     assert len(whole.events) > 0
+
+
+def test_lines_of_a_part_that_no_layout_reads_are_said() -> None:
+    lost = "".join(f"11:38:{number:02} [main] INFO Any - text {number}\n" for number in range(60))
+
+    def note(text: str) -> str | None:
+        [account] = read(text).files.values()
+        said: str | None = account.to_row()["damaged"]
+        return said
+
+    assert note(PLAIN) is None
+    assert "most of them like '0:0:0 [main] INFO Any - text 0'" in (note(PLAIN + lost) or "")
+    assert (
+        note(PLAIN + "".join(f"\t{line}\n" for line in ("at a.b.C", "Caused by: x")) * 99) is None
+    )
 
 
 UNDATED = {
@@ -217,7 +273,11 @@ def test_what_is_no_log_of_kafka_stays_unread(text: str) -> None:
 )
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_of_a_few_lines_the_time_of_a_collector_is_no_record(front: str, count: int) -> None:
-    lines = [line for line in PLAIN.splitlines(keepends=True) if "ISR updated" in line][:count]
+    lines = [
+        f"[2026-11-18 11:39:29,59{number}] INFO [Partition orders-v2-{number} broker=2] ISR updated"
+        " to 3,2,1  and version updated to 5 (kafka.cluster.Partition)\n"
+        for number in range(count)
+    ]
     expected = facts(read("".join(lines)))
 
     assert facts(read("".join(front + line for line in lines))) == expected != []

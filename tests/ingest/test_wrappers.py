@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from forensics.ingest.wrapper_detection import check_wrappers
-from forensics.ingest.wrappers import load_wrappers
+from forensics.ingest.record_starts import find_lines
+from forensics.ingest.wrapper_detection import check_wrappers, to_texts
+from forensics.ingest.wrappers import JsonWrapper, load_wrappers
 from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.parsing.layouts import load_layouts
 
@@ -104,3 +106,40 @@ def test_what_an_object_holds_is_checked(tmp_path: Path, json: str, says: str) -
 
     assert found.startswith("2: ")
     assert says in found
+
+
+TEXTS = (
+    "[2026-11-18 11:31:58,423] INFO a\n", "\tat a.b", " at", "", "\\n", "a\\",
+    'q"\t', "x\n\n", "\ud83d|",
+    "größe \U0001f600", "\\\\n", "\n", "a" * 20_000, "end\u000a",
+)  # fmt: skip
+FRAMES: tuple[dict[str, object], ...] = (
+    {}, {"stream": "stdout", "time": "2026-11-18T11:31:58.423Z"}, {"logtag": "P"}, {"logtag": "F"},
+    {"kubernetes": {"pod_name": "kafka-0", "labels": {"a": "b"}}}, {"level": "INFO"},
+    {"kubernetes": {"labels": {"level": "INFO", "logger": "x"}}}, {"message": "other"},
+    {"host": "b1", "_SYSTEMD_UNIT": "kafka"}, {"more": [1]}, {"logger": "kafkajs"},
+    {"log.level": "WARN"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_lines_that_are_read_quickly_are_read_alike(
+    ascii_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        json.dumps({**frame, "log": text, "z": number}, ensure_ascii=ascii_only)
+        for number, frame in enumerate(FRAMES)
+        for text in TEXTS
+        if ascii_only or not text.startswith("\ud83d")
+    ]
+    text = "".join(row + "\n" for row in [*rows, *rows[::-1], '{"log":"cut of']).encode()
+    (wrapper,) = (one for one in load_wrappers() if type(one) is JsonWrapper)
+
+    quick = wrapper.unwrap(to_texts(find_lines(text, final=True)))
+    monkeypatch.setattr("forensics.ingest.json_wrappers._Frames.read", lambda *_: None)
+    slow = wrapper.unwrap(to_texts(find_lines(text, final=True)))
+
+    assert quick.to_arrow() == slow.to_arrow()
+    assert quick.origins == slow.origins
+    assert quick.continues.tolist() == slow.continues.tolist()
+    assert quick.carried.tolist() == slow.carried.tolist()

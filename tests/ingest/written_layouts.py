@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-__all__ = ["LAYOUTS", "PREFIXES", "Record", "records_of"]
+__all__ = ["LAYOUTS", "PREFIXES", "Record", "quoted", "records_of", "sent", "written"]
 
 _HEAD = re.compile(r"^\[(?P<time>[^,\]]+),(?P<millis>\d{3})\] (?P<level>[A-Z]+) (?P<text>.*)$")
 _TAIL = re.compile(r"^(?P<message>.*?) ?\((?P<logger>[\w.$-]+)\)$")
@@ -218,6 +218,17 @@ PREFIXES: dict[str, Callable[[int], str]] = {
     ),
     "a tag": _constant("2026-11-18T11:31:58+00:00\tkafka.broker\t"),
 }
+
+
+def quoted(line: str) -> str:
+    """Write a line as a string in a list of JSON."""
+    return f"    {json.dumps(line)},"
+
+
+def sent(line: str) -> str:
+    """Write a line as rsyslog does: tabs and breaks by their numbers."""
+    line = line.replace("\t", "#011").replace("\n", "#012")
+    return f"<30>Nov 18 11:38:00 host kafka[1]: {line}"
 
 
 def written(records: Sequence[Record], write: Write) -> str:

@@ -81,13 +81,13 @@ Wordings
     for      each item of <list>, separated by ", ", where detail is a or b
              {:tp}={detail:word}
     also     broker_fenced: broker the same as <broker>, count always 1
-    time     Tells of a state that may be older than the line.
+    time     The state may be older than the line.
     example  [2026-11-18 11:51:22,793] INFO Listed by 1: x-0=a, y-1=b (kafka.cluster.Partition)  (published)
       gives  topic="x" partition=0 detail="a"
       gives  topic="y" partition=1 detail="b"
   0.11 to 3.8
     match    Listed: {:tp}
-    time     Tells of a state that may be older than the line.
+    time     The state may be older than the line.
     example  [2026-11-18 11:51:22,793] INFO Listed: <U+001B>[31mx-0 (a.Partition)
              <U+0009>at a.B
       gives  topic="x"

@@ -152,7 +152,7 @@ def _explanation(session: EventSession, seen: Sequence[int], *, is_oversize: boo
     if is_oversize:
         return (
             "The broker closed the connections because of requests that were too large: that is "
-            "told of by itself, and this follows from it."
+            "a finding of its own, and this follows from it."
         )
     if not seen:
         return "Nothing here tells whether the brokers ran: if they were down, the client is right."

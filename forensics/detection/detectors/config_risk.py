@@ -241,7 +241,7 @@ _TEXTS = {
     ),
     "min-isr-unreachable": RiskText(
         "min.insync.replicas={value} is more than there are replicas: {about}",
-        "A leader refuses all records with acks=all: there can never be enough replicas in sync.",
+        "A leader refuses all records with acks=all: there can never be enough in-sync replicas.",
         "Lower min.insync.replicas to one less than the number of replicas, or add replicas.",
     ),
     "min-isr-all": RiskText(

@@ -17,6 +17,7 @@ from forensics.detection.shared.absence_causes import (
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
+from forensics.lib.text_format import join_names
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -78,6 +79,10 @@ def _leaderless_finding(
     longest = max(outage.seconds for outage in run)
     refused = sum(outage.kinds["raft_votes_refused"] for outage in run)
     nodes = sorted({node for outage in run for node in outage.nodes})
+    worst = max(run, key=lambda outage: outage.seconds)
+    voters, silent = ([], []) if is_cut_off else _silent_controllers(context, worst)
+    is_minority = bool(silent) and 2 * len(silent) >= len(voters)
+    shown = join_names(silent)
     level = "severe" if longest >= limits["long"] else "severity"
     is_open = any(one.recovered_at is None and one.seconds == longest for one in run)
     least = "at least " if is_open else ""
@@ -101,18 +106,32 @@ def _leaderless_finding(
             "epochs": sum(one.epochs[1] - one.epochs[0] for one in run if one.epochs),
             "nodes": nodes,
             "still": last.recovered_at is None,
-        },
+        }
+        | ({"silent": silent} if is_minority else {}),
         explanation=(_OUTSIDE if is_cut_off else _EXPLANATION)
+        + (_MINORITY.format(names=shown, of=len(voters)) if is_minority else "")
         + (_REFUSED if 2 * refused > failed else ""),
         actions=[
             f"{context.commands.quorum()}   # who votes, and how far is each behind?",
-            _NAMES,
+            _START.format(names=shown) if is_minority else _NAMES,
             "Do not format or delete a controller's metadata log to settle it.",
         ],
         why=f"no leader was known for {longest:.1f} s and {failed} elections failed;"
         f" {limits['leaderless']} s or {limits['failed']} failed ones are trouble",
         doubts=["If logs of controllers are missing, one of them may have led all the while."],
     )
+
+
+def _silent_controllers(context: DetectionContext, outage: Outage) -> tuple[list[str], list[str]]:
+    """Return the controllers whose logs are here, and those that wrote nothing as it went on.
+
+    Who runs without a leader stands for election every few seconds, and writes that.
+    """
+    files = context.visibility.files
+    voters = sorted({file["node"] for file in files if file["role"] == "controller"})
+    half = outage.begin + round(outage.seconds * SECOND) // 2
+    silent = [node for node in voters if context.is_silent(node, outage.begin, half)]
+    return voters, silent
 
 
 def _is_led_elsewhere(context: DetectionContext, outage: Outage) -> bool:
@@ -177,6 +196,14 @@ def _lost_majority_finding(
     )
 
 
+_MINORITY = (
+    " {names}, of {of} controllers whose logs are here, wrote nothing meanwhile: without a majority"
+    " of its voters a quorum elects nobody."
+)
+_START = (
+    "Start {names} first, one after the other: a majority of the voters has to run, and the rest"
+    " follows by itself."
+)
 _NAMES = (
     "Check that the controllers reach each other by the names in controller.quorum.voters; names "
     "that do not resolve yet are common when all start at once."

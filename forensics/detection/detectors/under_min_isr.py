@@ -1,4 +1,4 @@
-"""Partitions with fewer replicas in sync than min.insync.replicas: acks=all is refused.
+"""Partitions with fewer in-sync replicas than min.insync.replicas: acks=all is refused.
 
 Leaders and clients log refused writes; where the minimum is known from settings, the ISRs show how
 long partitions were below it.

@@ -1,4 +1,4 @@
-"""Partitions that lack replicas in sync for long, or to the end of the logs, by broker."""
+"""Partitions that lack in-sync replicas for long, or to the end of the logs, by broker."""
 
 from __future__ import annotations
 

@@ -7,8 +7,10 @@ count only if the broker was up around them.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import pyarrow.compute as pc
 
@@ -58,13 +60,23 @@ def broker_of_connection(number: int | None) -> int | None:
 
 def is_up(context: DetectionContext, broker: int, moment: int, near: int) -> bool:
     """Return True if a broker was seen to be up at a moment, and `near` microseconds around it."""
+    begins, reach = _read_up_times(context, broker, near)
+    before = bisect_right(begins, moment - near)
+    return before > 0 and moment + near <= reach[before - 1]
+
+
+@once_per_run
+def _read_up_times(
+    context: DetectionContext, broker: int, near: int
+) -> tuple[list[int], list[int]]:
+    """Return when a broker's times of being up begin, and how far those up to each one reach."""
     last = context.logs_end + near
-    return any(
-        span.state == "up"
-        and span.begin + near <= moment
-        and moment + near <= (last if span.end is None else span.end)
+    times = sorted(
+        (span.begin, last if span.end is None else span.end)
         for span in context.history.lanes.brokers.get(broker, ())
+        if span.state == "up"
     )
+    return [begin for begin, _ in times], list(accumulate((end for _, end in times), max))
 
 
 @once_per_run

@@ -48,7 +48,7 @@ END_WORDS = {
     ),
     "evicted": EndWords(
         "was evicted from its machine",
-        "Kubernetes took the pod off its machine: for want of memory or disk there, or to make "
+        "Kubernetes took the pod off its machine: for lack of memory or disk there, or to make "
         "room for another pod.",
         "Give the pods of brokers requests that are their limits and a priority class, so that "
         "others go first, and a disruption budget; look what the machine of broker {broker} "
@@ -57,7 +57,7 @@ END_WORDS = {
     "probe": EndWords(
         "was stopped because its liveness probe failed",
         "Kubernetes ends a container whose liveness probe fails. A broker that starts slowly, or "
-        "stands still for a while, is ended just so.",
+        "is frozen for a while, is ended just so.",
         "kubectl describe pod   # of broker {broker}: which probe failed, after how long? A probe "
         "that only asks for the port, with a longer time-out, does less harm",
     ),

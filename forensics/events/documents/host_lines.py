@@ -21,9 +21,11 @@ _WHEN = (
     r"|\d{10}\.\d{6})"
 )
 # host, program and its process; RFC 5424 has the same in another order
+# A level at the place of the host is that of a program.
+_NO_LEVEL = r"(?!(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL) )"
 _JOURNAL = re.compile(
-    rf"^(?:<\d{{1,3}}>)?{_WHEN} (?P<host>[\w.-]+) (?P<program>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
-    r"(?P<says>.*)$"
+    rf"^(?:<\d{{1,3}}>)?{_WHEN} {_NO_LEVEL}(?P<host>[\w.-]+) "
+    r"(?P<program>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: (?P<says>.*)$"
 )
 _RFC5424 = re.compile(
     r"^(?:\d+ )?<\d{1,3}>1 (?P<when>\S+) (?P<host>\S+) (?P<program>\S+) (?P<pid>\S+) \S+ "

@@ -95,6 +95,10 @@ def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
         legend.append(no_leader)
     debts = [name for name, points in data.debt.items() if any(level for _, level in points)]
     legend += [(theme.DEBT[name], f"partitions {name}") for name in debts]
+    if plotly_sheet.incident_bands(data.findings, data.view[1]):
+        legend.append(("color-mix(in srgb, var(--critical) 12%, transparent)", "incident"))
+    if data.holes:
+        legend.append((f"color-mix(in srgb, {theme.HATCH} 25%, transparent)", "a node has no logs"))
     errors = data.volume.errors if data.volume else ()
     return legend + [(theme.VERDICT[name], f"errors: {name}") for name in errors]
 

@@ -168,7 +168,7 @@ def _undecided(leaders: Sequence[Step]) -> Iterator[str]:
         if step.facts["clean"] is None and (step.facts["leader"] or 0) >= 0
     ]
     if epochs:
-        yield f"clean or not cannot be told of epoch {format_ranges(sorted(epochs))}"
+        yield f"whether epoch {format_ranges(sorted(epochs))} began cleanly is not known"
 
 
 def _leaderless(leaders: Sequence[Step], shown: ShownTime) -> Iterator[str]:

@@ -32,7 +32,7 @@ def render_lines(timeline: Timeline, paint: Paint, *, quote: bool = False) -> It
     yield ""
     margin = " " * WIDTH
     if not timeline.steps:
-        yield f"{margin}  {paint('unknown', 'nothing is told of this time')}"
+        yield f"{margin}  {paint('unknown', 'nothing is known of this time')}"
     for step in timeline.steps:
         indent = "" if step.is_main else "  "
         time = "time not known" if step.start is None else format_time(step.start)

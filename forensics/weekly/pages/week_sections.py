@@ -71,7 +71,7 @@ def draw_heatmap(hours: Sequence[int | None]) -> Figure:
     blank = common | {
         "z": [[1 if number is None else None for number in row] for row in rows],
         "zmin": 0, "zmax": 1, "colorscale": [[0, _BLANK], [1, _BLANK]],
-        "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: no log tells<extra></extra>",
+        "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: no log<extra></extra>",
     }  # fmt: skip
     return {"data": [blank, known], "layout": _layout(names), "config": CONFIG}
 
@@ -93,7 +93,7 @@ def _layout(names: Sequence[str]) -> Figure:
 def legend(hours: Sequence[int | None]) -> list[tuple[str, str]]:
     """Return each colour and its meaning."""
     colours = [(_NONE, "none lost"), (_FEW, "few"), (_MANY, "most of this week")]
-    return [*colours, (_BLANK, "no log tells")] if None in hours else colours
+    return [*colours, (_BLANK, "no log")] if None in hours else colours
 
 
 _MAX_FINDINGS, _MAX_MINOR_FINDINGS = 200, 300
@@ -359,7 +359,7 @@ def draw_absences(view: WeekView) -> Markup:
     }
     if not away:
         covered = view.week.coverage()
-        text = f"No log tells of a broker that was away; the logs cover {covered}."
+        text = f"No log shows a broker that was away; the logs cover {covered}."
         return tag("p", text)
     order = sorted(away, key=lambda each: (-away[each]["unplanned"], -away[each]["minutes"], each))
     unplanned = sum(bool(counts["unplanned"]) for counts in away.values())
@@ -424,7 +424,7 @@ def draw_hours(view: WeekView) -> Markup:
              for hour in busiest if lost[hour]]  # fmt: skip
     busiest_text = f", most of them {join_names(names)}" if names else ""
     unknown = count(hours.count(None), "hour")
-    text = f"{count(sum(lost), 'leadership')} lost{busiest_text}; no log tells of {unknown}."
+    text = f"{count(sum(lost), 'leadership')} lost{busiest_text}; no log covers {unknown}."
     rows = [
         [WEEKDAYS[start // 24],
          *("?" if number is None else f"{number:,}" for number in hours[start : start + 24])]

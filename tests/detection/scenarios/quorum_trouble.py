@@ -67,7 +67,21 @@ TIMED_OUT = {
 }
 STOPPED = [absence(one, "controlled", 50) for one in (1, 2, 3)]
 
+VOTERS = [logs(f"controller-{one}", 10_000, role="controller", records=9) for one in (1, 2, 3)]
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "one of three controllers is left",
+        quorum(range(100, 160, 2), 160, files=VOTERS),
+        [{"severity": "medium", "measures": {
+            "kind": "no_leader", "silent": ["controller-2", "controller-3"]}}],
+    ),
+    Scenario(
+        NAME, "fires", "two of three are left, and find no leader nevertheless",
+        quorum(range(100, 160, 2), 160, files=VOTERS,
+               told=[event(110, "controller-2", "raft_transition")]),
+        [{"severity": "medium", "measures": {"kind": "no_leader", "failed": 30}}],
+    ),
     Scenario(
         NAME, "fires", "nobody wins for a minute", from_logs(TIMED_OUT),
         [{"severity": "medium", "measures": {"kind": "no_leader", "failed": 30, "still": True}}],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forensics.detection.thresholds import load_limits
@@ -19,6 +21,7 @@ from forensics.report.figures import (
     log_coverage,
 )
 from forensics.report.page import draw_report
+from forensics.report.partition_ranking import read_unavailable_times
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
@@ -248,3 +251,43 @@ def test_a_broker_without_any_log_stands_first_and_red(unclean: Path) -> None:
     assert "No logs of broker 3" in first[1]
     assert drawn["layout"]["yaxis"]["categoryarray"][-1] == "broker-3 (no logs)"
     assert "no log of a broker or controller that others name" in section
+
+
+def test_cells_are_hovered_in_words_and_never_in_codes(unclean: Path) -> None:
+    """Every code that a cell holds has words, and no template shows the code itself."""
+    html = draw_report(unclean).read_text("utf-8")
+    maps = [
+        trace
+        for block in re.findall(r'data-figure="[^"]+">(.*?)</script>', html)
+        for trace in json.loads(block)["data"]
+        if trace["type"] == "heatmap"
+    ]
+
+    assert len(maps) >= 2
+    for trace in maps:
+        codes = np.frombuffer(base64.b64decode(trace["z"]["bdata"]), trace["z"]["dtype"])
+        assert {str(code) for code in codes.tolist()} <= set(trace["meta"]["words"])
+        assert "%{z}" not in trace["hovertemplate"]
+
+
+def test_planned_outages_are_in_no_column_of_partitions(unclean: Path) -> None:
+    """As the shutdown at the end of the logs, after which nobody leads anything."""
+    row = {"topic": "metrics-firehose", "partition": 0, "reason": "no leader"}
+    save(unclean, "outages", [
+        row | {"started_at": at(40_000), "ended_at": at(52_000), "planned": False},
+        row | {"started_at": at(100_000), "ended_at": None, "planned": True},
+    ])  # fmt: skip
+
+    assert read_unavailable_times(load_run(unclean)) == {("metrics-firehose", 0): 12_000}
+    assert re.search(
+        r'metrics-firehose-0</a></th><td class="number">845</td><td class="number">1</td>'
+        r'<td class="number">12 s</td>',
+        draw_report(unclean).read_text("utf-8"),
+    )
+
+
+def test_what_shades_the_timeline_is_in_its_legend(unclean: Path) -> None:
+    html = draw_report(unclean).read_text("utf-8")
+    timeline = html[html.index('<section id="timeline"') : html.index('<section id="happened"')]
+
+    assert "</span>incident</li>" in timeline

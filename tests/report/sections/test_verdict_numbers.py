@@ -278,6 +278,12 @@ def test_the_numbers_of_a_clear_page_are_counted_again(case: Case) -> None:
     assert second(round(max(moments).timestamp() * 1000))[11:] in case.says[1]
     assert "Rolling restart: brokers 1, 2, 3" in case.cell("Routine")
     assert not case.found
+    # The shutdown at the end of the logs left nobody who could serve: it was planned.
+    html = (case.out / "report.html").read_text("utf-8").partition('<section id="happened"')[0]
+    shown = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
+    assert "under-replicated at once" in shown
+    assert "partitions unavailable" not in shown
+    assert "without a leader" not in shown
 
 
 @each_incident

@@ -205,8 +205,8 @@ def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
     page = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
 
     assert "cannot tell Cannot tell: no incident found, but the" in section_text(page, "verdict")
-    assert "No log tells of a broker that was away" in section_text(page, "flapping")
-    assert "no log tells of 168 hours" in section_text(page, "hours")
+    assert "No log shows a broker that was away" in section_text(page, "flapping")
+    assert "no log covers 168 hours" in section_text(page, "hours")
     assert "0 (0 %)" not in section_text(page, "trend")
 
 
