@@ -17,7 +17,7 @@ import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +36,8 @@ Numbers = npt.NDArray[np.int64]
 # By so much zones change, and no longer may a log be silent around the change.
 _SIZES = (60 * MINUTE, 30 * MINUTE)
 _SLACK = 5 * MINUTE
+# A log whose time falls back more often is out of order, or many in one.
+_MAX_FALLS = 16
 # Lines of concurrent threads may be out of order by so much.
 _JITTER = SECOND
 # How a layout is shown whose times have no date.
@@ -100,6 +102,16 @@ class _Logs:
         for log in self.every:
             self._by_folder[_folder(log)] |= _named(log)
 
+        self._by_writer: dict[str, list[FileAccount]] = defaultdict(list)
+        for log in self.every:
+            for name in self.writers(log):
+                self._by_writer[name].append(log)
+
+    def of_same(self, log: FileAccount) -> list[FileAccount]:
+        """Return the logs that have a writer in common with a log."""
+        found = {one.file: one for name in self.writers(log) for one in self._by_writer[name]}
+        return list(found.values())
+
     def writers(self, log: FileAccount) -> frozenset[str]:
         """Return who wrote a log: those that it names, else those that its neighbours name."""
         named = _named(log) or self._by_folder[_folder(log)]
@@ -159,17 +171,17 @@ def _named(log: FileAccount) -> set[str]:
 def _prove(logs: _Logs) -> Iterator[ZoneChange]:
     """Yield what looks like a change of zone and is proved to be one."""
     seen = [(log, change) for log in logs.every for change in _candidates(log)]
+    together: dict[tuple[int, int], set[frozenset[str]]] = defaultdict(set)
     for log, change in seen:
-        own = [one for one in logs.every if logs.writers(one) & logs.writers(log)]
+        for near in (-1, 0, 1):
+            together[change.by, change.begin // _SLACK + near].add(logs.writers(log))
+    for log, change in seen:
+        own = logs.of_same(log)
         clocks = _ask_clocks(own, change)
-        if clocks is False or (change.by > 0 and not all(_has_gap(one, change) for one in own)):
+        several = change.by < 0 and len(together[change.by, change.begin // _SLACK]) > 1
+        if clocks is False or not (clocks or several or _is_known(change)):
             continue
-        together = {
-            logs.writers(other)
-            for other, one in seen
-            if one.by == change.by and abs(one.begin - change.begin) <= _SLACK
-        }
-        if clocks or _is_known(change) or (change.by < 0 and len(together) > 1):
+        if change.by < 0 or all(_has_gap(one, change) for one in own):
             yield change
 
 
@@ -186,7 +198,7 @@ def _has_gap(log: FileAccount, change: ZoneChange) -> bool:
 def _candidates(log: FileAccount) -> Iterator[ZoneChange]:
     """Yield where the time of a file changes by what a zone may change."""
     stretches = [find_servers(stretch) for stretch in log.stretches]
-    for number, cut in enumerate(log.cuts):
+    for number, cut in enumerate(log.cuts if len(log.cuts) <= _MAX_FALLS else ()):
         pair = stretches[number : number + 2]
         # One log was put behind another: other servers write, or epochs fall with the time.
         apart = len(pair) > 1 and pair[0] and pair[1] and not pair[0] & pair[1]
@@ -228,7 +240,7 @@ def _is_known(change: ZoneChange) -> bool:
     begin = to_datetime(change.begin).replace(tzinfo=None)
     end = to_datetime(change.end).replace(tzinfo=None)
     by = timedelta(microseconds=change.by)
-    for zone in _zones():
+    for zone in _changing_zones(begin.date()):
         before, behind = begin.replace(tzinfo=zone), end.replace(tzinfo=zone, fold=1)
         changed = (behind.utcoffset() or timedelta()) - (before.utcoffset() or timedelta())
         if changed == by and all(_exists(one) for one in (before, behind)):
@@ -248,6 +260,18 @@ def _zones() -> tuple[zoneinfo.ZoneInfo, ...]:
         zoneinfo.ZoneInfo(name)
         for name in sorted(zoneinfo.available_timezones())
         if not name.startswith("Etc/")
+    )
+
+
+@functools.cache
+def _changing_zones(day: date) -> tuple[zoneinfo.ZoneInfo, ...]:
+    """Return the zones that change about a day: on most days there is none."""
+    noon = datetime.combine(day, time(12))
+    edges = [noon - timedelta(days=2), noon + timedelta(days=2)]
+    return tuple(
+        zone
+        for zone in _zones()
+        if len({edge.replace(tzinfo=zone).utcoffset() for edge in edges}) > 1
     )
 
 

@@ -81,7 +81,7 @@ def leave_out_others(
         if wanted not in one.ids
         for file in one.files
     }
-    return others | dict.fromkeys(unnamed, "no line tells of which cluster; left out by --cluster")
+    return others | dict.fromkeys(unnamed, "no line names which cluster; left out by --cluster")
 
 
 def _divide(

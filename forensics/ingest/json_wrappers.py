@@ -46,7 +46,7 @@ _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
     "CONTAINER_PARTIAL_MESSAGE": ("true", True),
 }
 # More frames than this are no frames.
-_MAX_FRAMES = 512
+_MAX_FRAMES, _MAX_MISSED = 512, 64
 # So many records under one key are no accident.
 _FEW = 3
 decode_object = msgspec.json.Decoder().decode
@@ -180,7 +180,7 @@ class _Frames:
 
     def read(self, line: bytes) -> tuple[bytes, bytes] | None:
         """Return the string of a line with its escapes, and who wrote it; None if not sure."""
-        if line[:1] != _OBJECT or len(self._frames) > _MAX_FRAMES or self._missed > _MAX_FRAMES:
+        if line[:1] != _OBJECT or len(self._frames) > _MAX_FRAMES or self._missed > _MAX_MISSED:
             return None
         self._missed += 1
         try:
@@ -198,10 +198,10 @@ class _Frames:
         if frame not in self._frames:
             self._frames[frame] = self._read_frame(line, key)
         origin = self._frames[frame]
-        self._missed = 0
         text = bytes(node[key])
         if origin is None or text[:1] != b'"' or text[1:2] == b" " or len(text) >= self._longest:
             return None
+        self._missed = 0
         if text[-3:-1] != rb"\n":
             # Ends in another character, unless that is written by its number.
             return None if text[-7:-5] == rb"\u" else (text[1:-1] + rb"\n", origin)

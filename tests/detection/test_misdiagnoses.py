@@ -241,7 +241,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     ),
     "broker failure, really an orderly stop seen from the controller": (SEEN_STOPPING, set()),
     "broker failure, really host sleep": (
-        ASLEEP, {"broker-1, broker-2, broker-3 froze together for 10 min 10 s",
+        ASLEEP, {"broker-1, broker-2, broker-3 froze together for 10 min 7 s",
          "3 brokers lost their sessions with ZooKeeper together"},
     ),
     "network trouble between brokers, really a peer that was told to stop": (PEER_STOPPED, set()),
@@ -250,7 +250,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], set[str]]] = {
     ),
     "error storm, really a controller up before its brokers": (COLD, set()),
     "slow controller, really a host that paused once": (
-        {"controller-1/controller.log": HOST_PAUSED}, {"controller-1 froze for 43.1 s"},
+        {"controller-1/controller.log": HOST_PAUSED}, {"controller-1 froze for about 43 s"},
     ),
     "crashes, really several brokers that write to one file": ({"server.log": ONE_FILE}, set()),
     "clock fault, really several writers in one file": (

@@ -72,7 +72,17 @@ def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterat
         _MAX_UNELECTED, unknown, lambda row: (row["at"], row["file"], row["line"])
     )
     stroke = context.limits[NAME]["stroke"] * SECOND
-    for group in sessions(first, lambda row: int(row["at"]), stroke):
+    starts = context.events("process_starting", "process_started") if first else []
+    # A controller that comes up before the other brokers finds nobody to lead.
+    late = [
+        row
+        for row in first
+        if not any(
+            start["node"] == row["node"] and 0 <= row["at"] - start["at"] <= _COLD
+            for start in starts
+        )
+    ]
+    for group in sessions(late, lambda row: int(row["at"]), stroke):
         yield _unelected_finding(context, group)
 
 
@@ -117,6 +127,8 @@ def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Findi
 
 # More lines than that show nothing more.
 _MAX_UNELECTED = 100_000
+# All brokers of a cluster that is started are up within that.
+_COLD = 120 * SECOND
 
 
 def _read_lines(

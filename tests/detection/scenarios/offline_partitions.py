@@ -85,6 +85,12 @@ SCENARIOS = [
         [{"severity": "info", "measures": {"planned": True}}],
     ),
     Scenario(
+        NAME, "boundary", "a controller that was started two minutes before, or a little more",
+        partial(case, events=[event(10, "broker-3", "process_started"), failed(130),
+                              failed(131, partition=8)], kraft=False),
+        [{"partitions": ["t-8"]}],
+    ),
+    Scenario(
         NAME, "quiet", "nobody to hand over to in a shutdown", from_logs(HANDED_OVER),
     ),
     Scenario(
