@@ -157,7 +157,7 @@ def _open_lines(
             windows=windows,
         )
         splitter = RecordSplitter(signatures, options)
-        marked = _mark_last(blocks)
+        marked = _mark_last(_thin(blocks))
         return OpenedPart(head, windows.first_stack, windows.headless, splitter, marked, windows)
     wrappers = detect_wrappers(head, signatures, known)
     probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
@@ -336,6 +336,16 @@ def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
                 waiting = []
     if size:
         yield b"".join(waiting)
+
+
+def _thin(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut blocks of far too many lines: each line costs memory, however short it is."""
+    for block in blocks:
+        if window_stacks.is_crowded(block):
+            size = window_stacks.MOST_LINES
+            yield from (block[at : at + size] for at in range(0, len(block), size))
+        else:
+            yield block
 
 
 def _mark_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:

@@ -46,6 +46,8 @@ from forensics.ingest.wrappers import CodeWrapper
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
 _KNOWN_SAMPLE, _OTHER_SAMPLE, _INDENTED_SAMPLE = 48, 96, 32
+# More lines than this are not looked at at once.
+MOST_LINES = 512 << 10
 # Longer lines are no help: what tells a layout stands at both ends of a line.
 _LONGEST = 64 << 10
 # So few lines of a window that look like records are lines of a message.
@@ -207,6 +209,10 @@ class WindowReader:
     def _window(self, number: int) -> WindowStacks:
         if number not in self._found and self._read_window:
             text, last = self._read_window(number)
+            if is_crowded(text):
+                # No log has so many lines; what is known of each would take too much memory.
+                self._found[number] = WindowStacks(self._guesses, loose=self.headless)
+                return self._found[number]
             lines = self._lines(text, final=last)
             self._found[number] = self._with_loose(
                 lines.slice(1, len(lines)) if number and len(lines) else lines
@@ -285,7 +291,7 @@ class WindowReader:
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
         coded = self._find_coded(lines)
-        if few and len(unread) < _FEW_LINES and not given:
+        if few and len(unread) < _FEW_LINES and good.any() and not given:
             return WindowStacks(coded)
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
         found, left = self._find_stacks(sample, alone=not good.any())
@@ -463,6 +469,11 @@ def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:
         for one in wrappers
         if not isinstance(one, FoundLayout) or one.time.has_year or day is not None
     ]
+
+
+def is_crowded(text: bytes) -> bool:
+    """Return True if the lines of a text are shorter than those of any log."""
+    return text.count(b"\n") > MOST_LINES
 
 
 def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:

@@ -407,3 +407,38 @@ def test_what_lies_beside_logs_is_named_and_changes_nothing(
 
     assert found.is_told()
     assert plain.facts() == found.facts()
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_log_that_was_added_to_a_tar_again_counts_once(
+    compress: Callable[[bytes], bytes], plain: Run, tmp_path: Path
+) -> None:
+    """`tar -r` puts the log behind its older copy, as it has grown meanwhile."""
+    older = {
+        name: text[: text.rindex(b"\n", 0, len(text) // 2) + 1] for name, text in PLAIN.items()
+    }
+    packed = io.BytesIO(tarred(older))
+    with tarfile.open(fileobj=packed, mode="a") as archive:
+        for name, text in PLAIN.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+
+    run = read(write(tmp_path, {"logs": compress(packed.getvalue())}))
+
+    assert run.facts() == plain.facts()
+    assert len(run.files) == 2 * len(PLAIN)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_millions_of_empty_lines_between_records_change_nothing(
+    compress: Callable[[bytes], bytes], plain: Run, tmp_path: Path
+) -> None:
+    """Of so many lines in one block nothing is kept but their number."""
+    name = min(PLAIN)
+    half = PLAIN[name].rindex(b"\n", 0, len(PLAIN[name]) // 2) + 1
+    text = PLAIN[name][:half] + b"\n" * (6 << 20) + PLAIN[name][half:]
+    run = read(write(tmp_path / "logs", PLAIN | {name: compress(text)}))
+
+    assert run.facts() == plain.facts()
+    assert sum(one["blank_lines"] for one in run.files) >= 6 << 20

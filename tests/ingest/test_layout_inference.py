@@ -266,3 +266,18 @@ def test_what_is_no_log_of_kafka_stays_unread(text: str) -> None:
     assert found.events == []
     [account] = found.files.values()
     assert account.counts["unparsed_lines"] + account.counts["blank_lines"] == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "front", ["2026-11-18T11:31:58.423111111Z ", "2026-11-18T11:31:58.423000+00:00 broker/1 "]
+)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_a_few_lines_the_time_of_a_collector_is_no_record(front: str, count: int) -> None:
+    lines = [
+        f"[2026-11-18 11:39:29,59{number}] INFO [Partition orders-v2-{number} broker=2] ISR updated"
+        " to 3,2,1  and version updated to 5 (kafka.cluster.Partition)\n"
+        for number in range(count)
+    ]
+    expected = facts(read("".join(lines)))
+
+    assert facts(read("".join(front + line for line in lines))) == expected != []

@@ -66,6 +66,8 @@ _TOOLS = (
     rb"(?:Successfully completed|Valid replica already elected|Error completing) leader election|"
     rb"(?:[\w.-]{1,249}:\d{1,6}:\d{0,19}\s*\n){2}"
 )
+# Seconds since the start of a process whose start nobody knows.
+_UNDATED_GC = "gc log without dates"
 _TOOL = "output of a kafka tool"
 # What logging libraries print first when nobody has told them where to log.
 _NOISE = re.compile(
@@ -105,6 +107,8 @@ _BEGINNINGS = tuple(
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
         (_STATUS, "service status", host_lines.read_service_status),
+        (rb"\[\d+[.,]\d{3}s\]\[[a-z]+ *\]\[[\w,]+ *\] ", _UNDATED_GC, _COUNTED),
+        (rb"\d+[.,]\d{3}: \[(?:GC|Full GC|Pause|CMS|Concurrent)", _UNDATED_GC, _COUNTED),
         (rb"# (?:HELP|TYPE) [a-zA-Z_:]", "metrics", _COUNTED),
         (_TOOLS, _TOOL, _COUNTED),
         (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
