@@ -344,7 +344,7 @@ def _join(parts: list[tuple[str, str]]) -> tuple[str, str | None]:
     names = [name for name, _ in parts]
     named = next((name for name in _LOGGERS if name in names), "")
     at = names.index("message")
-    has_tail = named in names[at:]
+    has_tail = bool(named) and named in names[at:]
     front = "".join(_sources(parts[:at], "" if has_tail else named, "(?P<logger>"))
     message = front + r"(?P<message>[^\n]*?)"
     if not has_tail:
