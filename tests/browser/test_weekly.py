@@ -95,7 +95,7 @@ def test_without_scripts_the_page_tells_it_all_but_the_figures(
 
     assert "main-svg" not in text_of(tab, "main")
     told = {
-        "#verdict": "coverage 399.8 of 504 h",
+        "#verdict": "399.8 of 504 h",
         "#findings": "flapping-broker: broker 2",
         "#trend": "21 (97 %)",
     }
@@ -107,6 +107,6 @@ def test_all_of_it_is_on_paper(tab: Tab, drawn: dict[str, Path]) -> None:
     tab.open(drawn["week"])
     text = "".join(printed(tab, "A4"))
 
-    for words in ("coverage 399.8 of 504 h", "flapping-broker: broker 2", "Sun 2026-11-22",
+    for words in ("399.8 of 504 h", "flapping-broker: broker 2", "Sun 2026-11-22",
                   "broker-restart: broker 1", "accepted until 2026-12-31", "orders-2"):  # fmt: skip
         assert plain(words) in text

@@ -100,7 +100,7 @@ def test_of_two_clusters_one_is_read_alone(tmp_path: Path) -> None:
     assert files["logs/a/broker-1/server.log"].to_row()["damaged"] == (
         "of another cluster, left out by --cluster"
     )
-    assert "no line tells" in str(files["logs/app/client.log"].to_row()["damaged"])
+    assert "no line names" in str(files["logs/app/client.log"].to_row()["damaged"])
 
 
 def test_a_cluster_that_no_line_names_is_refused() -> None:

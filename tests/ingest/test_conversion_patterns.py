@@ -217,3 +217,11 @@ def test_where_a_file_is_split_does_not_change_its_stretches(
 
     assert rows[0] == rows[1] == rows[2]
     assert [row["found"] for row in rows[0]] == ["known", "inferred"]
+
+
+def test_a_pattern_without_a_logger_may_have_text_behind_its_message(tmp_path: Path) -> None:
+    text = written(RECORDS, lambda r: _behind(r, f"{_iso(r)} {r.level} ", " |"))
+    found = read(tmp_path, text, "%d %p %m |%n")
+
+    [account] = found.files.values()
+    assert {one.found for one in account.layout_stretches.values()} == {"pasted"}
