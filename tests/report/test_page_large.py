@@ -67,7 +67,8 @@ def test_no_figure_has_more_than_a_browser_draws_at_once(figures: dict[str, Any]
     for trace in maps:
         assert len(trace["y"]) <= MOST_ROWS
         assert len(trace["x"]) <= 601
-    assert all(len(one["layout"]["shapes"]) <= 50 for one in figures.values())
+    shapes = [len(one["layout"].get("shapes", ())) for one in figures.values()]
+    assert 0 < max(shapes) <= 50
 
 
 def test_every_partition_is_in_one_row(out: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_store_that_another_run_holds_ends_with_5(folder: Path, *, submitted: 
 @pytest.mark.spark
 @both
 def test_ctrl_c_ends_a_run_cleanly(folder: Path, *, submitted: bool) -> None:
-    run = start(folder, ["postmortem", "found.log", "-o", "out"], submitted=submitted)
+    run = start(folder, ["postmortem", "found.log", "-o", "out", "-v"], submitted=submitted)
     told = run.stdout if submitted else run.stderr
     assert told is not None
     said = ""
