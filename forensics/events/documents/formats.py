@@ -52,6 +52,7 @@ _COMMANDS = (
     rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
 )
 _OF_TREES = (kubernetes.read_resources, docker.read_inspection)
+_SERVICE = "service status"
 # A dot, a circle, a cross or an arrow stands before the name of a service.
 _STATUS = (
     rb"(?:\xe2\x97\x8f|\xe2\x97\x8b|\xc3\x97|\xe2\x86\xbb|\*) [\w@.:\\-]+\.(?:service|scope)\b"
@@ -106,7 +107,7 @@ _BEGINNINGS = tuple(
          settings_files.read_described_configs),
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
-        (_STATUS, "service status", host_lines.read_service_status),
+        (_STATUS, _SERVICE, host_lines.read_service_status),
         (rb"\[\d+[.,]\d{3}s\]\[[a-z]+ *\]\[[\w,]+ *\] ", _UNDATED_GC, _COUNTED),
         (rb"\d+[.,]\d{3}: \[(?:GC|Full GC|Pause|CMS|Concurrent)", _UNDATED_GC, _COUNTED),
         (rb"# (?:HELP|TYPE) [a-zA-Z_:]", "metrics", _COUNTED),
@@ -142,6 +143,7 @@ _TABLE_HEAD = re.compile(rb"^[A-Z][A-Z0-9()%#/-]+(?: [A-Z]+)?(?: {2,}[A-Z%][A-Z0
 _DATED = re.compile(rb"\d\d:\d\d:\d\d")
 # A journal that holds these in a layout that nobody knows is a log that is not read.
 _OF_KAFKA = re.compile(rb"org\.apache\.kafka|\(kafka\.|\bkafka\.(?:server|log|cluster|zk)\.")
+_STATUS_LINES = 10
 _HOST_LOG = Format("system journal", host_lines.read_host_lines, is_host_log=True)
 _BINARY = Format("binary, not a log", _COUNTED)
 _CONFIGURATION = Format("configuration", settings_files.read_properties)
@@ -165,11 +167,16 @@ def recognise(head: bytes, *, headless: bool) -> Format | None:
         if not begin.strip():
             return _TOOL_OUTPUT
     for pattern, known in _BEGINNINGS:
-        if pattern.match(begin):
+        if pattern.match(begin) and not (known.name == _SERVICE and _holds_log(head)):
             return known
     if _DUMP.match(begin):
         return _METADATA_LOG if _METADATA.search(head) else _SEGMENT
     return _recognise_headless(head) if headless and head else None
+
+
+def _holds_log(head: bytes) -> bool:
+    """Tell whether more of Kafka's lines follow than `systemctl status` shows unless asked."""
+    return next(islice(_OF_KAFKA.finditer(head), _STATUS_LINES, None), None) is not None
 
 
 def find_host_reader(head: bytes) -> Format | None:

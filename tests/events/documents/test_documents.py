@@ -422,6 +422,18 @@ def test_what_the_journal_below_a_status_says_is_told_once(tmp_path: Path) -> No
     assert [(row["kind"], row["line"]) for row in events] == [("kernel_killed", 10)]
 
 
+def test_a_log_below_the_status_of_its_service_is_a_log(tmp_path: Path) -> None:
+    """More lines are there only where somebody asked for them."""
+    text = STATUS.format(active="active (running)", code="exited, status=0/SUCCESS")
+    line = (
+        "Nov 18 11:38:{second} kafka-2 kafka-server-start.sh[812]: [2026-11-18 11:38:{second},000]"
+        " INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n"
+    )
+    events = told_by(tmp_path, text + "".join(line.format(second=at) for at in range(21, 41)))
+
+    assert [row["line"] for row in events] == list(range(10, 30))
+
+
 def test_how_long_ago_a_replica_fetched_may_be_told_in_words(tmp_path: Path) -> None:
     """As --human-readable prints it."""
     text = (
