@@ -27,6 +27,8 @@ TYPES = {
     "ints": r"(?:[A-Za-z]*[\[(])?[-0-9, ]*[\])]?",
     "maybe": r"(?:[A-Za-z.]+(?:[\[(]-?[0-9]+[\])])?|-?[0-9]+)",
     "spaces": r" +",
+    # what stands before an indented line, where collectors trim it or put blanks for tabs
+    "indent": r"(?:[^\n]*\t)?[ ]*",
     "logger": r"[\w.$-]+",
     # the source line after a logger (log4j's %L, which some templates print as it is)
     "place": r"(?::(?:[0-9]+|%L|\?))?",

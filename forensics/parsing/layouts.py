@@ -112,7 +112,9 @@ def _ends(match: str, types: dict[str, str]) -> tuple[Template | None, str | Non
     front, message, after = match.partition("{message}")
     if not message or not after:
         return None, None
-    closing = compile_template(after).body
+    # What collectors trim may be the blank at the begin of the last line.
+    blank = "(?:(?m:^)| )" if after.startswith(" ") else ""
+    closing = blank + compile_template(after.removeprefix(" ") if blank else after).body
     return (
         compile_template(front + message, types),
         rf"^(?P<more>(?s:.*?)){closing}[ \t\r]*(?:\n|$)",

@@ -442,3 +442,38 @@ def test_millions_of_empty_lines_between_records_change_nothing(
 
     assert run.facts() == plain.facts()
     assert sum(one["blank_lines"] for one in run.files) >= 6 << 20
+
+
+_SETTINGS = (
+    "[2026-11-18 11:40:51,807] INFO KafkaConfig values: ",
+    "\tbroker.id = 1",
+    "\tlog.dirs = /var/lib/kafka/data",
+    " (kafka.server.KafkaConfig)",
+    "[2026-11-18 11:40:52,807] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)",
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line,
+        lambda line: f"kafka-1 |{line}",
+        lambda line: f"kafka-1 | {line}",
+        lambda line: line.replace("\t", " "),
+        lambda line: line.replace("\t", "        "),
+        str.strip,
+    ],
+    ids=["plain", "bar", "bar and blank", "one blank", "eight blanks", "trimmed"],
+)
+def test_lines_below_a_record_are_read_however_they_are_indented(
+    change: Callable[[str], str], tmp_path: Path
+) -> None:
+    logs = write(
+        tmp_path / "logs", {"server.log": "".join(f"{change(one)}\n" for one in _SETTINGS).encode()}
+    )
+
+    assert {(row["kind"], row["setting"], row["value"]) for row in read(logs).rows} == {
+        ("setting_seen", "broker.id", "1"),
+        ("setting_seen", "log.dirs", "/var/lib/kafka/data"),
+        ("process_started", None, None),
+    }

@@ -57,6 +57,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("ints", ["", "1", "1,2", "[1, 2]", "List(1, 2)", "Set()", "-1"], ["a", "1;2", "[a]"]),
         ("maybe", ["None", "Some(3)", "Optional[3]", "Optional.empty", "-1", "4"], ["", "Some(x)"]),
         ("spaces", [" ", "   "], ["", "\t", "a"]),
+        ("indent", ["", "\t", "  ", "kafka | \t"], ["a", "a "]),
         ("logger", ["kafka.log.Log$", "a_b-c"], ["", "a b", "(a)"]),
         ("place", ["", ":7", ":1024", ":%L", ":?"], [":", "7", ":a"]),
         ("topic", ["a.b_c-d"], ["", "a b", "ä", "a/b"]),
