@@ -7,6 +7,7 @@ texts once for each, and is compiled each time. Where there is no Hyperscan, cal
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ Rows = npt.NDArray[np.int64]
 # Text made to match everywhere is left to RE2, which stops at the first match of each.
 _MATCHES_PER_TEXT = 8
 _BYTES_PER_MATCH = 32
+# An anchor, or the break of a line; one that is escaped or in a class costs no more than time.
+_OF_WHOLE_TEXT = re.compile(r"\n|\\[AzZ]|(?<![\\\[])\^|(?<!\\)\$")
 
 
 class PatternSet:
@@ -35,8 +38,8 @@ class PatternSet:
     def __init__(self, patterns: Sequence[str], compiled: bytes = b"") -> None:
         """Compile patterns, or load what `to_bytes` returned for the same ones."""
         self.numbers = {pattern: number for number, pattern in enumerate(patterns)}
-        # These match what is not there: nothing, or the break between two texts.
-        self._others = [one for one in patterns if not one or "\n" in one]
+        # These ask for what is lost as texts are joined: their begin and end, or a break in them.
+        self._others = [one for one in patterns if not one or _OF_WHOLE_TEXT.search(one)]
         self._database: Any = _load(compiled) if compiled else None
         if self._database is None:
             others = set(self._others)

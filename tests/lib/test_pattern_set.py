@@ -66,6 +66,19 @@ def test_what_was_compiled_for_another_machine_is_compiled_again(known: PatternS
 
 
 @hyperscan
+def test_anchors_are_those_of_each_text() -> None:
+    column = pa.array([b"b", b"a", b"xa", b"ax"])
+    assert pairs(PatternSet(["^a", "a$", "x"]), column) == [
+        (0, 1),
+        (0, 3),
+        (1, 1),
+        (1, 2),
+        (2, 2),
+        (2, 3),
+    ]
+
+
+@hyperscan
 def test_a_text_that_matches_everywhere_is_left_to_others() -> None:
     assert pairs(PatternSet(["a"]), pa.array([b"a" * 1000])) is None
     assert pairs(PatternSet(["a"]), pa.array([b"a"] * 1000)) is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -53,10 +55,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         if evidence:
             yield _finding(context, group, evidence, is_planned=is_planned)
 
-    yield from _find_unelected(context, outages)
+    yield from _find_failed_elections(context, outages)
 
 
-def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterator[Finding]:
+def _find_failed_elections(context: DetectionContext, outages: Sequence[Row]) -> Iterator[Finding]:
     """Find partitions without a leader of which no other line tells that they had none."""
     if not context.visibility.has_kinds("status_change_failed"):
         return
@@ -66,27 +68,30 @@ def _find_unelected(context: DetectionContext, outages: Sequence[Row]) -> Iterat
     where = (pc.field("kind") == "status_change_failed") & states & pc.field("ts").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
     told = {_place(row) for row in outages}
-    rows = context.each("events", where, (*EVIDENCE_COLUMNS, "topic", "partition"))
+    rows = context.each("events", where, (*EVIDENCE_COLUMNS, "topic", "partition", "detail"))
     unknown = (row for row in rows if _place(row) not in told)
     first = heapq.nsmallest(
-        _MAX_UNELECTED, unknown, lambda row: (row["at"], row["file"], row["line"])
+        _MAX_ELECTIONS, unknown, lambda row: (row["at"], row["file"], row["line"])
     )
     stroke = context.limits[NAME]["stroke"] * SECOND
-    starts = context.events("process_starting", "process_started") if first else []
-    # A controller that comes up before the other brokers finds nobody to lead.
-    late = [
-        row
-        for row in first
-        if not any(
-            start["node"] == row["node"] and 0 <= row["at"] - start["at"] <= _COLD
-            for start in starts
-        )
-    ]
+    starts: dict[str | None, list[int]] = defaultdict(list)
+    for start in context.events("process_starting", "process_started") if first else ():
+        starts[start["node"]].append(start["at"])
+    for times in starts.values():
+        times.sort()
+
+    def is_cold(row: Row) -> bool:
+        """A controller that comes up before the other brokers finds nobody to lead."""
+        times = starts.get(row["node"], [])
+        before = bisect_right(times, row["at"])
+        return before > 0 and row["at"] - times[before - 1] <= _COLD
+
+    late = [row for row in first if not is_cold(row)]
     for group in sessions(late, lambda row: int(row["at"]), stroke):
-        yield _unelected_finding(context, group)
+        yield _failed_elections_finding(context, group)
 
 
-def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Finding:
+def _failed_elections_finding(context: DetectionContext, group: Sequence[Row]) -> Finding:
     begin, end = group[0]["at"], group[-1]["at"]
     by_name = {partition_name(row): row for row in reversed(group)}
     names = sorted(by_name)
@@ -96,10 +101,12 @@ def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Findi
     )
     limits = context.limits[NAME]
     subject = count(len(names), "partition")
+    # A state also fails to change for other reasons, such as a ZooKeeper that does not answer.
+    nobody = all(_NOBODY_ALIVE.search(row["detail"] or "") for row in group)
     return context.finding(
         NAME,
         limits["planned" if is_planned else "brief"],
-        f"{subject} got no leader: no replica in sync was alive",
+        f"{subject} got no leader" + (": no in-sync replica was alive" if nobody else ""),
         begin,
         end,
         [by_name[name] for name in names[:_MAX_QUOTED]],
@@ -107,26 +114,32 @@ def _unelected_finding(context: DetectionContext, group: Sequence[Row]) -> Findi
         measures={
             "partitions": len(names),
             # for how long nothing tells
-            "partition_seconds": 0.0,
-            "longest_s": 0.0,
-            "still": 0,
+            "partition_seconds": None,
+            "longest_s": None,
             "losses": 1,
             "planned": is_planned,
             "ways": {"no_leader": len(names)},
         },
-        explanation="The controller looked for a new leader and found no member of the ISR alive."
-        " Since when these partitions had none, and when they got one, is not in these logs.",
+        explanation=(
+            "The controller looked for a new leader and found no member of the ISR alive."
+            if nobody
+            else "The controller could not elect a leader; why stands in the lines, if anywhere."
+        )
+        + " Since when these partitions had none, and when they got one, is not in these logs.",
         actions=[
             f"{context.commands.unavailable()}   # which have no leader now?",
-            "Start the brokers that were last in sync. " + _WAIT,
+            ("Start the brokers that were last in sync. " + _WAIT)
+            if nobody
+            else "Read the error below each line of the evidence: it says why the election failed.",
         ],
         why=f"the controller logged {len(group):,} elections that failed",
         doubts=_DOUBTS[:1],
     )
 
 
+_NOBODY_ALIVE = re.compile(r"Failed to elect leader for partition|^No .{0,300}\bis alive\b")
 # More lines than that show nothing more.
-_MAX_UNELECTED = 100_000
+_MAX_ELECTIONS = 100_000
 # All brokers of a cluster that is started are up within that.
 _COLD = 120 * SECOND
 

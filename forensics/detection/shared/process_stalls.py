@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
 from forensics.detection.kafka_cli import GREP_PAUSES
+from forensics.detection.shared.absence_causes import session_timeout
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
@@ -188,12 +189,12 @@ def _late_requests(context: DetectionContext, min_seconds: float) -> Iterator[Pr
     """
     where = (pc.field("kind") == "peer_request_lost") & pc.field("ts").is_valid()
     where &= pc.field("duration_ms") >= round(min_seconds * 1000)
-    found = []
+    found, session = [], session_timeout(context) * SECOND
     for row in context.each("events", where, (*_COLUMNS, "detail")):
         limit = _REQUEST_TIMEOUT.search(row["text"] or "")
         length = row["duration_ms"] * MILLISECOND
         late = length - int(limit[1]) * MILLISECOND if limit else 0
-        if row["node"] and min_seconds * SECOND <= late and length < _SHORTEST_SESSION:
+        if row["node"] and min_seconds * SECOND <= late and length < session:
             # Members of a quorum fetch all the time: as one froze it had just sent a request.
             is_fetch = row["detail"] == "RaftManager" and row["value"] == "FETCH"
             begin = row["at"] - (length - _FETCHING // 2 if is_fetch else late)
@@ -212,7 +213,7 @@ def _only_silent(
     nodes = sorted({stall.node for stall in stalls})
     low, high = min(one.begin for one in stalls), max(one.end for one in stalls)
     where = pc.field("node").isin(nodes) & pc.field("ts").is_valid()
-    for row in context.each("events", where, ("node", "ts")):
+    for row in context.each("events", where, ("node", "ts", "file", "line")):
         if low <= row["at"] <= high:
             times[row["node"]].append(row["at"])
     for own in times.values():
@@ -231,8 +232,6 @@ _FETCHING = SECOND // 2
 _DOZING = SECOND // 2
 # After a freeze, everything that piled up is logged within that.
 _WAKING = 2 * SECOND
-# broker.session.timeout.ms; whoever is silent for longer is fenced
-_SHORTEST_SESSION = 9 * SECOND
 
 _FILE_COLUMNS = ("file", "node", "first_ts", "last_ts")
 _GC_FILE = re.compile(r"(?i)gc[^/]*\.log|gc\.log")

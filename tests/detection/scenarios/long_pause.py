@@ -122,6 +122,12 @@ SCENARIOS = [
     ),
     Scenario(NAME, "quiet", "longer than a session and not fenced: its clock was set", late(125)),
     Scenario(
+        NAME, "fires", "shorter than the session that is set",
+        late(12, event(1, "broker-1", "setting_seen", setting="broker.session.timeout.ms",
+                       value="18000")),
+        [{"measures": {"longest_ms": 11_750}}],
+    ),
+    Scenario(
         NAME, "fires", "a host: all nodes at once",
         partial(case, files=SERVERS, events=[
             *collected([900], 10), *collected([901.5], 10, "broker-2"),

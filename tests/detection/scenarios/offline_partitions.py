@@ -55,9 +55,14 @@ FAILED = (
     " (state.change.logger)\nkafka.common.StateChangeFailedException: Failed to elect leader for"
     " partition orders-{0} under strategy OfflinePartitionLeaderElectionStrategy(false)\n"
 )
-UNELECTED = {"broker-3/state-change.log": "".join(map(FAILED.format, range(53)))}
+FAILED_ELECTIONS = {"broker-3/state-change.log": "".join(map(FAILED.format, range(53)))}
+DEPOSED = {
+    "broker-3/state-change.log": FAILED_ELECTIONS["broker-3/state-change.log"].replace(
+        "Failed to elect leader for", "The controller was deposed while it wrote"
+    )
+}
 HANDED_OVER = {
-    "broker-3/state-change.log": UNELECTED["broker-3/state-change.log"].replace(
+    "broker-3/state-change.log": FAILED_ELECTIONS["broker-3/state-change.log"].replace(
         "from OfflinePartition", "from OnlinePartition"
     )
 }
@@ -71,8 +76,14 @@ def failed(second: float, **more: object) -> Row:
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "nothing but elections that failed", from_logs(UNELECTED),
-        [{"severity": "medium", "measures": {"partitions": 53, "longest_s": 0.0}}],
+        NAME, "fires", "nothing but elections that failed", from_logs(FAILED_ELECTIONS),
+        [{"severity": "medium", "measures": {"partitions": 53, "longest_s": None},
+          "title": "53 partitions got no leader: no in-sync replica was alive"}],
+    ),
+    Scenario(
+        NAME, "fires", "elections that failed for another reason name none",
+        from_logs(DEPOSED),
+        [{"severity": "medium", "title": "53 partitions got no leader"}],
     ),
     Scenario(
         NAME, "boundary", "a failed election, tried again within a minute, and after more",
