@@ -242,15 +242,19 @@ def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> N
         for name, why in problems:
             notify(f"warning: {name}: {why}; the rest is read")
         return
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, str]] = {}
     for name, why in problems:
         # Numbers and names differ from file to file.
-        reasons.setdefault(_NUMBERS.sub("n", why.replace(name, "it")), []).append(name)
-    for why, names in reasons.items():
-        one = f"{names[0]}: {why}" if len(names) == 1 else (
-            f"{count(len(names), 'file')}: {why} ({join_names(names)})"
-        )  # fmt: skip
-        notify(f"warning: {one}; the rest is read")
+        reasons.setdefault(_NUMBERS.sub("n", why.replace(name, "it")), {})[name] = why
+    for told in reasons.values():
+        names, why = list(told), next(iter(told.values()))
+        if len(names) == 1:
+            notify(f"warning: {names[0]}: {why}; the rest is read")
+            continue
+        # What is told of the first is no figure of the others.
+        whose = "" if len({*told.values()}) == 1 else "the first of them: "
+        files = f"{count(len(names), 'file')} ({join_names(names)})"
+        notify(f"warning: {files}: {whose}{why}; the rest is read")
 
 
 def _keep_one_cluster(

@@ -282,11 +282,14 @@ def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
             last[row["file"]] = max(row["line_max"], last.get(row["file"], 0))
             repeated[row["file"]] += row["repeats_count"]
             kept[row["file"]] += row["line_count"] - row["repeats_count"]
-    chosen = pc.scalar(False)
-    for file, line in last.items():
-        mostly = repeated[file] >= kept[file] and kept[file] <= _MAX_ODD
-        chosen |= (pc.field("file") == file) & (pc.scalar(mostly) | (pc.field("line") == line))
-    ends = _read_kept(marked, known & chosen)
+    mostly = {one for one in last if repeated[one] >= kept[one] and kept[one] <= _MAX_ODD}
+    # Other files may have a line of that number, too: there may be thousands of files.
+    maybe = pc.field("file").isin(sorted(mostly)) | pc.field("line").isin(sorted({*last.values()}))
+    ends = [
+        row
+        for row in _read_kept(marked, known & maybe)
+        if row["file"] in mostly or row["line"] == last[row["file"]]
+    ]
     times = pa.array({row["ts"] for row in ends}, TIMESTAMP)
     others: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in _read_kept(marked, known & pc.field("ts").isin(times)) if ends else ():
@@ -300,10 +303,10 @@ def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
     return found
 
 
-def _read_kept(marked: Path, where: pc.Expression) -> list[dict[str, Any]]:
+def _read_kept(marked: Path, where: pc.Expression) -> Iterator[dict[str, Any]]:
     columns = ["file", "line", "offset", *_COMPARED]
     kept = pc.field("ts").is_valid() & pc.field("repeats").is_null()
-    return list(iter_rows(read_batches(marked, columns, kept & where), columns))
+    return iter_rows(read_batches(marked, columns, kept & where), columns)
 
 
 def _holds(whole: Mapping[str, Any], cut: Mapping[str, Any]) -> bool:
