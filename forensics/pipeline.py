@@ -70,7 +70,13 @@ from forensics.ingest.container_accounts import (
 )
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, plan_inputs
-from forensics.lib.arrow_io import read_batches, read_events, release_arrow_memory, write_table
+from forensics.lib.arrow_io import (
+    is_any_of,
+    read_batches,
+    read_events,
+    release_arrow_memory,
+    write_table,
+)
 from forensics.lib.folder_lock import lock_output
 from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
@@ -371,7 +377,7 @@ def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
     """Count the events of each node in files that several share."""
     shared = [name for name, file in files.items() if file.parts]
     counts: Counter[tuple[str, str | None]] = Counter()
-    wanted = pc.field("file").isin(shared)
+    wanted = is_any_of("file", shared)
     for batch in read_batches(events, ["file", "node"], wanted) if shared else ():
         grouped = pa.Table.from_batches([batch]).group_by(["file", "node"])
         for row in grouped.aggregate([([], "count_all")]).to_pylist():

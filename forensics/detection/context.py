@@ -22,6 +22,7 @@ from forensics.detection.kafka_cli import KafkaCli, read_cli
 from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding, PartitionLoss
@@ -276,12 +277,3 @@ def partition_name(row: Mapping[str, Any]) -> str:
 def in_topics(topics: Iterable[str]) -> pc.Expression:
     """Filter rows of some topics."""
     return is_any_of("topic", topics)
-
-
-def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
-    """Filter rows by the values of a column; the bounds let Arrow skip whole row groups."""
-    ordered = sorted(set(values))
-    if not ordered:
-        return pc.scalar(False)
-    field = pc.field(column)
-    return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])

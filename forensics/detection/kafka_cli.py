@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.cluster_places import Places, read_places
 from forensics.events.packs import load_rule_set, version_numbers
+from forensics.lib.arrow_io import is_any_of
 from forensics.run_output.reader import Tables
 
 Version = tuple[int, ...]
@@ -355,7 +356,7 @@ def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     versions = [one["kafka_version"] for one in files if one["role"] in ("broker", "controller")]
     others = [one["file"] for one in files if one["role"] != "client"]
     rules = set[str]()
-    where = pc.field("file").isin(others)
+    where = is_any_of("file", others)
     for batch in tables.scan("events", ["rule"], where) if others and not any(versions) else ():
         rules.update(batch["rule"].unique().drop_null().to_pylist())
     pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
 from forensics.events.file_parts import list_node_accounts
-from forensics.lib.arrow_io import iter_rows, read_batches
+from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches
 from forensics.lib.time_units import TIMESTAMP
 from forensics.schemas import EVENTS, FACTS
 
@@ -272,7 +272,7 @@ def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
     with these: what such a record states is the same as far as it goes. Returns the file that holds
     each as a whole.
     """
-    known = pc.field("file").isin(sorted(compared))
+    known = is_any_of("file", compared)
     last: dict[str, int] = {}
     kept, repeated = Counter[str](), Counter[str]()
     for batch in read_batches(marked, ["file", "line", "repeats"], known):
@@ -284,7 +284,7 @@ def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
             kept[row["file"]] += row["line_count"] - row["repeats_count"]
     mostly = {one for one in last if repeated[one] >= kept[one] and kept[one] <= _MAX_ODD}
     # Other files may have a line of that number, too: there may be thousands of files.
-    maybe = pc.field("file").isin(sorted(mostly)) | pc.field("line").isin(sorted({*last.values()}))
+    maybe = is_any_of("file", mostly) | is_any_of("line", last.values())
     ends = [
         row
         for row in _read_kept(marked, known & maybe)

@@ -110,6 +110,15 @@ def read_batches(
     return (batch for batch in found if len(batch))
 
 
+def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
+    """Filter rows by the values of a column; the bounds let Arrow skip whole row groups."""
+    ordered = sorted(set(values))
+    if not ordered:
+        return pc.scalar(False)
+    field = pc.field(column)
+    return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
+
+
 def write_table(table: pa.Table, target: Path) -> None:
     """Write a small table as a folder of one Parquet file."""
     shutil.rmtree(target, ignore_errors=True)

@@ -16,6 +16,7 @@ from forensics.detection.shared.client_settings import (
     topics_without_acks,
 )
 from forensics.detection.shared.setting_risks import RiskText, SettingRisk, risk_findings
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.text_format import quantity
 from forensics.run_output.findings import Finding
 
@@ -124,7 +125,7 @@ def _find_doubles(
         risk = _risk("doubles", "enable.idempotence", again, outcome)
         nodes = sorted({one.node for one in again})
         risk.lines += context.first_events(
-            "client_error", _SHOWN, unsure & pc.field("node").isin(nodes)
+            "client_error", _SHOWN, unsure & is_any_of("node", nodes)
         )
         yield risk
     yield _risk("no-idempotence", "enable.idempotence", [one for one in off if one not in again])

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, is_any_of, partition_name
+from forensics.detection.context import DetectionContext, Row, partition_name
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND

@@ -21,6 +21,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -92,7 +93,7 @@ def _read_session_rows(
     rows = [
         row
         for row in context.each(
-            "events", where & pc.field("node").isin(nodes), [*EVIDENCE_COLUMNS, "kind"]
+            "events", where & is_any_of("node", nodes), [*EVIDENCE_COLUMNS, "kind"]
         )
         if since <= row["at"] <= end
     ]

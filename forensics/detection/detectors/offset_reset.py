@@ -13,6 +13,7 @@ from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row,
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -102,7 +103,7 @@ def _follow(context: DetectionContext, resets: Sequence[_Reset]) -> None:
         return
     near = round(context.limits[NAME]["near"] * SECOND)
     nodes = sorted({str(subject[0]) for subject in by_subject})
-    where = (pc.field("kind") == _RESET) & pc.field("node").isin(nodes) & pc.field("ts").is_valid()
+    where = (pc.field("kind") == _RESET) & is_any_of("node", nodes) & pc.field("ts").is_valid()
     later: dict[int, list[Row]] = defaultdict(list)
     for row in context.each("events", where, [*EVIDENCE_COLUMNS, *_BY, *_VALUES]):
         for reset in by_subject.get(tuple(row[name] for name in _BY), ()):
@@ -182,7 +183,7 @@ def _find_causes(context: DetectionContext, resets: Sequence[_Reset]) -> None:
 def _read_deletions(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
     if not context.visibility.has_kinds(*_SERVER):
         return
-    where = pc.field("kind").isin(list(_SERVER)) & pc.field("topic").isin(list(topics))
+    where = pc.field("kind").isin(list(_SERVER)) & is_any_of("topic", topics)
     columns = [*EVIDENCE_COLUMNS, "kind", "topic", "partition", "position", "detail", "telling"]
     for row in context.each("events", where & pc.field("ts").is_valid(), columns):
         if context.is_live(row):

@@ -13,6 +13,7 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.leader_moves import LeaderMove, LeaderMoveIndex
 from forensics.events.error_codes import SEQUENCE_ERRORS
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -74,7 +75,7 @@ def _find_truncations(
     cuts: dict[int, list[Row]] = defaultdict(list)
     if not found:
         return cuts
-    where = pc.field("topic").isin(sorted({session.subject[0] for session in found}))
+    where = is_any_of("topic", {session.subject[0] for session in found})
     where &= pc.field("started_at").is_valid()
     for row in context.each("cuts", where, ["topic", "partition", "started_at", "evidence"]):
         for session in found:

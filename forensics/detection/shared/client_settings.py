@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.whole_numbers import whole_number
 
 _COLUMNS = ("ts", "node", "file", "line", "offset", "text", "rule", "setting", "value")
@@ -91,7 +92,7 @@ def topics_without_acks(context: DetectionContext) -> Mapping[tuple[str, str], s
     found: dict[tuple[str, str], set[str]] = {
         key: set() for key, acks in last.items() if acks in ("0", "1")
     }
-    where = pc.field("node").isin(sorted({node for node, _ in found}))
+    where = is_any_of("node", {node for node, _ in found})
     where &= pc.field("topic").is_valid() & pc.field("client").is_valid()
     keys = ["node", "client", "topic"]
     for batch in context.batches("events", where, keys) if found else ():

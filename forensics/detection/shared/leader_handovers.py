@@ -16,11 +16,11 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     in_topics,
-    is_any_of,
     partition_name,
 )
 from forensics.detection.shared.absence_causes import session_timeout
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 
 # A topic, a partition, and a leader epoch; without a partition all of the topic.

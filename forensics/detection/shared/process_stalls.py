@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
 from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.detection.shared.absence_causes import session_timeout
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
@@ -212,7 +213,7 @@ def _only_silent(
     times: dict[str, list[int]] = defaultdict(list)
     nodes = sorted({stall.node for stall in stalls})
     low, high = min(one.begin for one in stalls), max(one.end for one in stalls)
-    where = pc.field("node").isin(nodes) & pc.field("ts").is_valid()
+    where = is_any_of("node", nodes) & pc.field("ts").is_valid()
     for row in context.each("events", where, ("node", "ts", "file", "line")):
         if low <= row["at"] <= high:
             times[row["node"]].append(row["at"])

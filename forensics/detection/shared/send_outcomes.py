@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
 from forensics.detection.shared.event_sessions import add_first
+from forensics.lib.arrow_io import is_any_of
 
 # After these nobody knows whether the broker wrote the batch.
 _UNSURE = ("NETWORK_EXCEPTION", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
@@ -61,7 +62,7 @@ def count_send_outcomes(context: DetectionContext, windows: Sequence[SendWindow]
     where |= kind.isin(_GIVEN_UP)
     expired = pc.match_substring_regex(pc.field("detail"), _EXPIRED)
     where |= kind.isin(_BY_APPLICATION) & expired
-    where &= pc.field("node").isin(sorted(by_node)) & pc.field("ts").is_valid()
+    where &= is_any_of("node", by_node) & pc.field("ts").is_valid()
     for row in context.each("events", where, [*_COLUMNS, "detail"]):
         last = bisect_right(begins[row["node"]], row["at"])
         for window in by_node[row["node"]][max(0, last - _MAX_OPEN) : last]:

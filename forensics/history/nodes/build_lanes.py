@@ -23,7 +23,7 @@ from forensics.history.nodes.controller_processes import ControllerHistory
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, VoidActs
 from forensics.history.nodes.departures import date_departures
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.lib.arrow_io import iter_rows, read_batches, read_events
+from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES
@@ -240,7 +240,7 @@ def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[s
     """Follow clients in one streaming read: their errors may be as many as lines in the archive."""
     nodes = [node for node, role in roles.items() if role == "client"]
     lanes = ClientLanes()
-    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes)) if nodes else ()
+    batches = read_batches(events, CLIENT_COLUMNS, is_any_of("node", nodes)) if nodes else ()
     for row in iter_rows(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
             lanes.add_line(row, clocks.event_time(row))
@@ -261,7 +261,7 @@ def _read_last_lines(
         if row["node"] is not None:
             starts_of[row["node"]].append(row["ts"])
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    wanted = pc.field("node").isin(list(starts_of))
+    wanted = is_any_of("node", starts_of)
     for batch in read_batches(events, columns, wanted) if starts_of else ():
         times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import EvidenceRow, Span, evidence_of
-from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.arrow_io import SIGHTING, is_any_of, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MILLISECOND, SECOND
@@ -200,7 +200,7 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
     of_node: dict[str, list[_Departure]] = defaultdict(list)
     for departure in departures:
         of_node[broker_node(departure.broker)].append(departure)
-    where = pc.field("node").isin(list(of_node)) & pc.field("ts").is_valid()
+    where = is_any_of("node", of_node) & pc.field("ts").is_valid()
     where &= ~pc.field("kind").isin(_BY_JVM)
     for batch in read_batches(events, ["node", "ts"], where):
         times = batch["ts"].cast(pa.int64())
