@@ -119,6 +119,24 @@ def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
     return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
 
 
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path, rows: int = 50_000
+) -> None:
+    """Write batches as a folder of one Parquet file, without holding them all."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    held: list[pa.RecordBatch] = []
+    waiting = 0
+    with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
+        for batch in batches:
+            held.append(batch)
+            waiting += len(batch)
+            if waiting >= rows:
+                writer.write_table(pa.Table.from_batches(held, schema))
+                held, waiting = [], 0
+        writer.write_table(pa.Table.from_batches(held, schema))
+
+
 def write_table(table: pa.Table, target: Path) -> None:
     """Write a small table as a folder of one Parquet file."""
     shutil.rmtree(target, ignore_errors=True)
