@@ -38,7 +38,7 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     return delimiter, [name.strip() for name in names]
 
 
-class _Rows(ABC):
+class Rows(ABC):
     """What tables and journals have in common: parts of the text, one after the other."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
@@ -85,7 +85,7 @@ class _Rows(ABC):
         return None
 
 
-class TableDocument(_Rows):
+class TableDocument(Rows):
     """Reads a table; a line break inside quotes does not end a row."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
@@ -137,7 +137,7 @@ class TableDocument(_Rows):
         return {name: value for name, value in zip(names, row, strict=False) if value}
 
 
-class JournalDocument(_Rows):
+class JournalDocument(Rows):
     """Reads what `journalctl -o export` writes: fields on lines, an empty line after each entry."""
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:

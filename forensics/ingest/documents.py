@@ -16,9 +16,17 @@ import pyarrow as pa
 
 from forensics.ingest.csv_documents import JournalDocument, TableDocument, read_header
 from forensics.ingest.document_pieces import Document, Piece
-from forensics.ingest.json_documents import JsonDocument
+from forensics.ingest.json_documents import SECTION, JsonDocument
 from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.printed_documents import (
+    RubyDocument,
+    XmlDocument,
+    YamlDocument,
+    looks_like_ruby,
+    looks_like_xml,
+    looks_like_yaml,
+)
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.ingest.record_starts import HEAD_BYTES, PADDING
 from forensics.ingest.wrapper_base import Wrapper
@@ -51,6 +59,13 @@ class Splitter(Protocol):
 MakeDocument = Callable[[Sequence[ObjectReader]], Document]
 
 
+_PRINTED: tuple[tuple[Callable[[bytes], bool], MakeDocument], ...] = (
+    (looks_like_xml, XmlDocument),
+    (looks_like_ruby, RubyDocument),
+    (looks_like_yaml, YamlDocument),
+)
+
+
 def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     """Find how a file must be read as a whole, by its head; None if it is read line by line."""
     readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
@@ -69,6 +84,11 @@ def preview(document: Document, head: bytes) -> bytes:
 def _judge(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
     if head.startswith(_JOURNAL):
         return JournalDocument
+    for looks, printed in _PRINTED:
+        if looks(head):
+            pieces = printed(readers).feed(head, final=True)
+            if any(piece.whole for piece in pieces):
+                return printed
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
         return _judge_objects(head, readers)
@@ -84,6 +104,8 @@ def _judge_objects(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument
     """Tell objects that take several lines, or hold many records, from those of a line each."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
     sample = JsonDocument(readers).feed(head, final=True)
+    if SECTION.search(head):
+        return JsonDocument
     if not any(piece.whole for piece in sample):
         return None
     whole = [line for line in lines if _is_whole(line, readers)]

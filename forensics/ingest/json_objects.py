@@ -51,6 +51,7 @@ _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
+    "SEVERE": "ERROR",
 }  # fmt: skip
 # The numbers of syslog, and from 10 on those of bunyan and pino.
 _SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
@@ -83,6 +84,11 @@ def find_records(node: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 def has_own_time(text: str) -> bool:
     """Return True if a text begins with a time, as the lines of most logs do."""
     return _OWN_HEAD.match(text) is not None
+
+
+def begins_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
 
 
 def fold_key(key: str) -> str:

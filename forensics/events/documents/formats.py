@@ -39,6 +39,11 @@ class Format:
     is_tree: bool = False
     is_host_log: bool = False
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether nothing is read of it but how many lines it has."""
+        return self.read is _COUNTED
+
 
 # Resources of Kubernetes, whose keys may stand in any order.
 _YAML = (
@@ -116,6 +121,7 @@ _BEGINNINGS = tuple(
         (rb"\s*GROUP\s+(?:TOPIC|COORDINATOR)", "group description", _COUNTED),
         (rb"#!", "script", _COUNTED),
         (_COMMANDS, "command output", _COUNTED),
+        (rb"(?:\s*<\?xml[^>]*>)?\s*<(?:sst|worksheet)\b", "workbook, to be saved as CSV", _COUNTED),
         (rb"\s*<(?:\?xml|!DOCTYPE|html|[Cc]onfiguration)\b", "xml or html", _COUNTED),
         (rb"-----BEGIN [A-Z ]+-----", "certificate or key", _COUNTED),
         (rb"SQLite format 3\0", "database", _COUNTED),
