@@ -271,11 +271,9 @@ def _absence_kind(states: Sequence[str], end: int | None, *, has_own_log: bool) 
         return "controlled"
     if "isolated" in states:
         return "isolated"
-    if "paused" in states and "starting" not in states:
-        return "gone" if end is None else "pause"
-    if "starting" in states or not has_own_log:
+    if "starting" in states or not (has_own_log or "paused" in states):
         return "unknown"
-    return "gone" if end is None else "fenced"
+    return "gone" if end is None else "pause" if "paused" in states else "fenced"
 
 
 def evidence_of(event: Event, what: str | None = None) -> EvidenceRow:
