@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,11 @@ from forensics.parsing.prefilter import QUOTED_ERROR, Prefilter
 
 # Patterns of rules and of secrets as one database each, for processes on machines like this one.
 Compiled = tuple[bytes, ...]
+# What a rule's message holds word for word, if it is so long, stands in nothing but such messages.
+_PHRASE_CHARS = 16
+# librdkafka names its thread in every line.
+_CLIENT_THREAD = b"[thrd:"
+_ESCAPE = re.compile(r"\\(.)")
 
 
 class LogReader:
@@ -70,6 +77,20 @@ class LogReader:
         """Return those of rules, and those of secrets."""
         probes = {probe for some in self.matcher.probes.values() for probe in some}
         return [*sorted(probes), QUOTED_ERROR], list_probes()
+
+    @cached_property
+    def _phrases(self) -> tuple[bytes, ...]:
+        """What the messages of rules hold word for word: of each the longest part."""
+        parts = (
+            max((_ESCAPE.sub(r"\1", part) for part in probe.split(".*")), key=len)
+            for probe in self._list_patterns()[0]
+        )
+        long = {part for part in parts if len(part) >= _PHRASE_CHARS and " " in part.strip()}
+        return tuple(sorted(part.encode() for part in long))
+
+    def count_messages(self, text: bytes) -> int:
+        """Count what looks like messages that rules know, however their lines are written."""
+        return sum(map(text.count, (*self._phrases, _CLIENT_THREAD)))
 
     def split_records(self, lines: Sequence[str]) -> Records | None:
         """Split lines into records."""
