@@ -22,7 +22,7 @@ _MIN_SURE, _OWN_SHARE = 0.5, 0.2
 _CLOSERS = re.compile(r"[\])}>|:;,\"'\s-]*")
 _LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
 _INSIDE = r"[^\[\]\n]*"
-_SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:]|$)")
+_SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:\[]|$)")
 # Brackets that Kafka's own messages begin with name what they speak of.
 _OWN_BRACKET = re.compile(r"=|^thrd:|[a-z] (?:on |id )?.*[0-9]$")
 _PAIR_KEY = re.compile(r"([A-Za-z_][\w.@-]*)(=|: )")
@@ -205,7 +205,7 @@ class LinePattern:
             return False
         # Kafka's own brackets hold an equals sign; lines of another layout may have those.
         sign = "" if own else "="
-        self.take(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|:[ \t]*|$)", "[%t] ")
+        self.take(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|:[ \t]*)?", "[%t] ")
         return True
 
     def _take_field(self, holds_logger: HoldsLogger) -> bool:
