@@ -457,8 +457,8 @@ def test_settings_below_records_that_begin_as_comments_do_are_no_configuration()
     )
     written = b"#Wed Nov 18 11:38:25 UTC 2026\n"
     record = (
-        b"####<Nov 18, 2026, 11:38:25,227 AM UTC> <Info> <org.apache.kafka.common.config.AbstractConfig>"
-        b" <wls1> <AdminServer> <main> <<anonymous>> <> <> <1795001905227> <> <BEA-000000> <values: \n"
+        b"####<Nov 18, 2026, 11:38:25,227 AM UTC> <Info> <org.apache.kafka.clients.AbstractConfig>"
+        b" <wls1> <AdminServer> <main> <<anonymous>> <> <> <1795001905227> <BEA-000000> <values: \n"
     )
     of_settings = recognise(written + settings, headless=True)
 
