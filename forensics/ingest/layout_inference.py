@@ -120,6 +120,8 @@ def infer_layout(
         return ()
     prefix, pattern = LinePattern(), LinePattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
+    before = (gap_parts(head.gaps(at)) for at in range(min(begin + 1, len(head.kinds))))
+    prefix.names_differ = any(part.names and part.varies for parts in before for part in parts)
     for at in range(begin):
         prefix.add_named(gap_parts(head.gaps(at)))
         prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")

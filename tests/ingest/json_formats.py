@@ -266,6 +266,16 @@ LINES: Mapping[str, Write] = {
     "a sequence": lambda records: "".join(
         "\x1e" + line + "\n" for line in LINES["filebeat"](records).splitlines()
     ),
+    "a message twice": each_record(
+        lambda one: {
+            "_source": {
+                "@timestamp": one.iso,
+                "host": {"name": "b1"},
+                "loglevel": one.level,
+                "message": [one.text, one.message],
+            }
+        }
+    ),
     "two collectors": lambda records: (
         LINES["fluent bit"](records[:60]) + LINES["filebeat"](records[60:])
     ),
@@ -635,6 +645,10 @@ def jackson(node: Mapping[str, Any]) -> str:
 
 
 # Documents that hold many records in one line, or each over several lines.
+def each_of(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    return ((one, line) for one in records for line in one.text.split("\n"))
+
+
 def in_lines(make: Callable[[Record, str], str]) -> Write:
     """Write a text for each line of the plain log."""
     return lambda records: "".join(
@@ -701,6 +715,9 @@ PRINTED: Mapping[str, Write] = {
         "<field>_raw</field>\n</fieldOrder>\n</meta>\n"
         + "".join(map(xml_result, records))
         + "</results>\n"
+    ),
+    "objects with names of one's own": lambda records: pretty(
+        [{"wann": one.iso, "wer": "kafka-0", "roh": line} for one, line in each_of(records)]
     ),
     "log4j xml": lambda records: "".join(map(xml_event, records)),
     "test report": lambda records: (
