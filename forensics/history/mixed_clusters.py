@@ -3,7 +3,8 @@
 A partition has one leader in a leader epoch, and a controller epoch one controller. Where files
 contradict each other in many of them, at the same time, and fall into groups that are each of one
 mind, they are of several clusters. A topic that was created again contradicts what came before it,
-and a file that contradicts itself proves nothing: these are left out.
+and so does a file that tells of both: these are left out, unless a file says now the one and now
+the other. It then holds lines of several clusters.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ def refuse_contradictions(files: Iterable[str], events: Path) -> None:
     if found is None:
         return
     groups, contradiction = found
+    if not groups:
+        raise ForensicsError(
+            f"{contradiction.one.place[0]} has lines of several clusters that no id tells apart."
+            f" {contradiction}, by turns. Give the lines of each cluster in files of their own, or"
+            f" --cluster any to read them as one, whose history is not to be trusted."
+        )
     names: dict[NamedPlace, set[str]] = {
         place: {str(number)} for number, group in enumerate(groups) for place in group
     }
@@ -96,29 +103,52 @@ def refuse_contradictions(files: Iterable[str], events: Path) -> None:
 
 
 def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradiction] | None:
-    """Find the places of each cluster, if there are several, and what they contradict."""
+    """Find the places of each cluster, if there are several, and what they contradict.
+
+    There are no groups if one place has lines of several clusters.
+    """
     said = _read_sayings(events)
     by_key: dict[Key, list[_Saying]] = defaultdict(list)
     for saying in _list_disputed(said) if said is not None else ():
         by_key[saying.key].append(saying)
+    turns: dict[Place, list[tuple[_Saying, _Saying]]] = defaultdict(list)
     for key, sayings in list(by_key.items()):
-        # Who contradicts itself has seen a topic that was created again.
         if len({one.place for one in sayings}) < len(sayings):
+            for one, other in _find_turns(sayings):
+                turns[one.place].append((one, other))
+            # Who contradicts itself may have seen a topic that was created again.
             del by_key[key]
+    for pairs in (turns[place] for place in sorted(turns)):
+        if _is_enough(pairs):
+            return (), Contradiction(len(pairs), *pairs[0])
     sides = _find_sides(by_key)
     if said is None or sides is None:
         return None
     contradicted = list(_contradicted_at_once(by_key, sides))
-    partitions = {one.key[:2] for one, _ in contradicted}
     shared = min(_count_shared(said, sides), _MAX_EPOCHS)
-    enough = len(contradicted) >= max(_MIN_EPOCHS, _MIN_SHARE * shared)
-    if not enough or len(partitions) < _MIN_PARTITIONS:
+    if not _is_enough(contradicted) or len(contradicted) < _MIN_SHARE * shared:
         return None
     groups: dict[int, set[Place]] = defaultdict(set)
     for place, side in sides.items():
         groups[side].add(place)
     ordered = sorted((frozenset(group) for group in groups.values()), key=min)
     return ordered, Contradiction(len(contradicted), *contradicted[0])
+
+
+def _is_enough(pairs: Sequence[tuple[_Saying, _Saying]]) -> bool:
+    """Return True if so many epochs are contradicted that no misread line did it."""
+    partitions = {one.key[:2] for one, _ in pairs}
+    return len(pairs) >= _MIN_EPOCHS and len(partitions) >= _MIN_PARTITIONS
+
+
+def _find_turns(sayings: Sequence[_Saying]) -> Iterator[tuple[_Saying, _Saying]]:
+    """Yield for each place two sayings of one epoch that it repeats by turns."""
+    found = set()
+    for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+        by_turns = one.begin < other.begin < one.end or other.begin < one.begin < other.end
+        if one.place == other.place and by_turns and one.place not in found:
+            found.add(one.place)
+            yield one, other
 
 
 def _read_sayings(events: Path) -> pa.Table | None:

@@ -95,6 +95,16 @@ def test_files_that_contradict_themselves_prove_nothing(tmp_path: Path) -> None:
     assert sides(rows, tmp_path) == []
 
 
+def test_a_file_that_says_now_the_one_and_now_the_other_has_lines_of_several_clusters(
+    tmp_path: Path,
+) -> None:
+    twice = [cluster("all", first, begin) for first, begin in ((0, 0), (1, 5), (0, 100), (1, 105))]
+    rows = [row | {"file": "all.log"} for part in twice for row in part]
+
+    with pytest.raises(ForensicsError, match=r"^all\.log has lines of several clusters that no id"):
+        refuse_contradictions(["all.log"], events_of(rows, tmp_path))
+
+
 def test_lines_that_are_misread_are_no_second_cluster(tmp_path: Path) -> None:
     rows = cluster("c", 0) + [row | {"topic": "other"} for row in cluster("c", 0)]
     for row in rows[:9:3]:
