@@ -23,7 +23,7 @@ from forensics.parsing.entries import (
 )
 from forensics.parsing.layout_judge import LayoutJudge
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import Prefilter
+from forensics.parsing.prefilter import QUOTED_ERROR, Prefilter
 
 # Patterns of rules and of secrets as one database each, for processes on machines like this one.
 Compiled = tuple[bytes, ...]
@@ -70,13 +70,13 @@ class LogReader:
             return
         rules, self._secrets = map(open_pattern_set, self._list_patterns(), compiled)
         if rules:
-            self.matcher.search_at_once(rules)
+            self.matcher.number_probes(rules.numbers)
             self._filter.search_at_once(rules)
 
     def _list_patterns(self) -> tuple[list[str], list[str]]:
         """Return those of rules, and those of secrets."""
         probes = {probe for some in self.matcher.probes.values() for probe in some}
-        return sorted(probes), list_probes()
+        return [*sorted(probes), QUOTED_ERROR], list_probes()
 
     @cached_property
     def _phrases(self) -> tuple[bytes, ...]:
@@ -98,10 +98,9 @@ class LogReader:
         return RecordSplitter(self.signatures).feed(text, final=True)
 
     def extract(self, records: Records) -> pa.RecordBatch:
-        """Extract the records whose logger some rule listens to."""
-        return extract_records(
-            records, self._filter.select_by_logger(records, self.groups), self.groups
-        )
+        """Extract the records whose logger some rule listens to, or only those it may take."""
+        rows, probes = self._filter.select(records, self.groups)
+        return extract_records(records, rows, self.groups, probes)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""
