@@ -112,7 +112,9 @@ def test_the_shutdown_at_the_end_of_the_logs_is_no_debt(unclean: Path) -> None:
     """Replicas are missing as the brokers stop; nobody wanted to write any more."""
     end = 100_000
     state = {"topic": "orders-v2", "partition": 0, "replicas": [1, 2, 3], "how": "observed"}
-    spans = (([1, 2, 3], 0, end), ([1], end, end + 500), ([], end + 500, None))
+    spans: tuple[tuple[list[int], int, int | None], ...] = (
+        ([1, 2, 3], 0, end), ([1], end, end + 500), ([], end + 500, None),
+    )  # fmt: skip
     save(unclean, "isr", [
         state | {"isr": isr, "started_at": at(start), "ended_at": at(till)}
         for isr, start, till in spans
