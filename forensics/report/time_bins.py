@@ -261,18 +261,15 @@ def _shutdown_at_end(run: RunOutput) -> int | None:
     """Return when brokers began to stop, if partitions were shut down and did not come back."""
     is_last = ds.field("planned") & ds.field("ended_at").is_null()
     outages = run.rows("outages", ["started_at"], is_last)
-    begin = min(
-        (row["started_at"] for row in outages if row["started_at"] is not None), default=None
-    )
-    if begin is None:
+    begins = [int(row["started_at"]) for row in outages if row["started_at"] is not None]
+    if not begins:
         return None
     is_stopping = (ds.field("role") == "broker") & (ds.field("state") == "stopping")
-    stops = [
-        row["started_at"]
-        for row in run.rows("lanes", ["started_at", "ended_at"], is_stopping)
-        if row["started_at"] is not None and (row["ended_at"] is None or row["ended_at"] >= begin)
-    ]
-    return min([begin, *stops])
+    for row in run.rows("lanes", ["started_at", "ended_at"], is_stopping):
+        start, end = row["started_at"], row["ended_at"]
+        if start is not None and (end is None or end >= min(begins)):
+            begins.append(int(start))
+    return min(begins)
 
 
 def max_level(points: Sequence[tuple[int, int]], view: Window) -> int:
