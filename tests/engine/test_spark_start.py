@@ -33,12 +33,17 @@ def test_a_java_that_nobody_is_connected_to_ends_with_the_interrupt(
     """It would stay, and hold the pipe that its output goes to."""
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     other = subprocess.Popen(["sleep", "60"])
-    with pytest.raises(KeyboardInterrupt), _interruptible():
-        java = subprocess.Popen(["sleep", "60"])
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_and_wait() -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait(5)
 
-    assert java.wait(5) == -signal.SIGKILL
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        start_and_wait()
+
+    assert started[0].wait(5) == -signal.SIGKILL
     assert other.poll() is None
     other.kill()
     other.wait()
