@@ -283,6 +283,7 @@ def _translate_errors() -> Iterator[None]:
         message = "there is not enough memory; see `ulimit -v` and the limits of the container"
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
+        click.echo("interrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 
