@@ -26,6 +26,7 @@ from types import FrameType
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -53,6 +54,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
+# A Java that was interrupted, too, may never answer.
+_PATIENCE_SECONDS = 20
 _OUR_PACKAGE = "forensics."
 _MISSING_MODULE_HINT = (
     "; the Python of executors needs this package and what it imports,"
@@ -198,7 +201,16 @@ class SparkEngine:
         with _interruptible():
             self.session = builder.getOrCreate()
             self.session.sparkContext.setLogLevel("ERROR")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+        self._interrupted = False
         self._poller = _StageProgressPoller(self.session, listener)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """End the jobs that run, and let Spark say nothing of what fails by that."""
+        context, self._interrupted = self.session.sparkContext, True
+        _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
+        signal.default_int_handler(number, frame)
 
     @property
     def parallelism(self) -> int:
@@ -294,8 +306,29 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        with suppress(Py4JError, OSError):
-            self.session.stop()
+        if self._interrupted:
+            _ask_aside(self.session.stop)
+        else:
+            with suppress(Py4JError, OSError):
+                self.session.stop()
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ask_aside(*questions: Callable[[], object]) -> None:
+    """Ask Java something in another thread, which has a connection of its own.
+
+    That of a thread whose call was interrupted still waits for the answer to it.
+    """
+
+    def ask() -> None:
+        for question in questions:
+            with suppress(Exception):
+                question()
+
+    thread = threading.Thread(target=ask, name="interrupt", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_SECONDS)
 
 
 def _scratch_folder() -> str:
@@ -317,16 +350,22 @@ def _interruptible() -> Iterator[None]:
 
     It may come in the middle of a call to Java, which fails by it in one of many ways. From then
     on Spark's own handler would ask a Java that may have ended already, or been stopped by us, and
-    py4j would log a traceback.
+    py4j would log a traceback. A Java that nobody is connected to yet would stay for good, and say
+    that the folder has gone in which it was to write its address.
     """
     # Its own loggers write to whatever handler the root logger has.
     logging.getLogger().addFilter(_is_not_from_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     is_main = threading.current_thread() is threading.main_thread()
     interrupted = threading.Event()
+    before = _children()
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupted.set()
+        if SparkContext._gateway is None:  # noqa: SLF001 - nothing else tells it
+            for started in _children() - before:
+                with suppress(ProcessLookupError):
+                    os.kill(started, signal.SIGKILL)
         signal.default_int_handler(number, frame)
 
     if is_main:
@@ -340,6 +379,15 @@ def _interruptible() -> Iterator[None]:
     finally:
         if is_main:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _children() -> set[int]:
+    """Return the processes that this one has started, where the system tells."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            found.update(map(int, path.read_text().split()))
+    return found
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
