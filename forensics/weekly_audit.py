@@ -67,6 +67,8 @@ class AuditRequest:
     commands: tuple[str, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     engine: str = "spark"
+    # the id of the cluster whose logs alone count
+    cluster: str | None = None
 
     @property
     def gives_logs(self) -> bool:
@@ -152,7 +154,9 @@ def _run(
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)
     notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
-    store = Store(files.begin(), digests, notes, request.node_map)
+    store = Store(
+        files.begin(), digests, notes, request.node_map, request.cluster, notify
+    )  # fmt: skip
     with ExitStack() as stack:
         engine = _LazyEngine(engines, stack, watch, with_spark=request.engine == "spark")
         figures: dict[str, Any] = {}
