@@ -310,7 +310,7 @@ def _absence_kind(states: Sequence[str], end: int | None, *, has_own_log: bool) 
         return "controlled"
     if "isolated" in states:
         return "isolated"
-    if "starting" in states or not has_own_log:
+    if "starting" in states or not (has_own_log or "paused" in states):
         return "unknown"
     return "gone" if end is None else "pause" if "paused" in states else "fenced"
 

@@ -162,7 +162,8 @@ def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) 
     starts = [row for row in news if row["kind"] == "process_starting"]
     last_lines = _read_last_lines(events, starts, clocks)
     brokers = broker_states.build_broker_lanes(news, last_lines)
-    brokers = date_departures(brokers, events, clocks, coverage)
+    unnamed = [row["ts"] for row in starts if row["node"] is None]
+    brokers = date_departures(brokers, events, clocks, coverage, unnamed)
     terms, processes = controllers.close(brokers, last_lines)
     return Lanes(
         brokers,
@@ -185,10 +186,10 @@ def _select_news(
     news: list[Row] = []
     writers = _find_writers(rows)
     for row in rows:
-        row["at"] = clocks.event_time(row)
         writer = writers.get((row["file"], row["line"])) if row["node"] is None else None
         if writer is not None:
             row["node"] = broker_node(writer)
+        row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker_id(row["node"], roles)
         if void.include(row, row["at"]):
             continue

@@ -83,6 +83,8 @@ class _Departure:
     # the broker's own last line before it should have been heard again, and the next one
     last_own: int | None = None
     first_own: int | None = None
+    # whether a process that names itself nowhere started meanwhile
+    may_have_started: bool = False
 
     @property
     def edge(self) -> int:
@@ -96,11 +98,13 @@ class _Departure:
 
 
 def date_departures(
-    brokers: Mapping[int, Sequence[Span]], events: Path, clocks: Clocks, coverage: Coverage
-) -> dict[int, list[Span]]:
+    brokers: Mapping[int, Sequence[Span]], events: Path, clocks: Clocks, coverage: Coverage,
+    unnamed_starts: Iterable[int] = (),
+) -> dict[int, list[Span]]:  # fmt: skip
     """Return the lanes with every unplanned departure at its best estimate, and called by its kind.
 
     A span of being fenced becomes `crashed`, `paused` or `isolated` where lines prove it.
+    `unnamed_starts` are the logged times at which some process started, nobody can tell which.
     """
     departures = [
         found for broker in brokers for found in _find_departures(broker, brokers[broker])
@@ -110,6 +114,11 @@ def date_departures(
         for departure in departures:
             departure.heard = timeouts.last_heard(departure)
         _read_own_lines(departures, events, clocks)
+        unnamed = list(unnamed_starts)
+        for departure in departures:
+            node, since = broker_node(departure.broker), departure.last_own or departure.low
+            starts = (clocks.correct(node, start) for start in unnamed)
+            departure.may_have_started = any(since <= start <= departure.end for start in starts)
         _read_lines_of_others(departures, events, clocks)
         together = _fenced_together(departures, len(brokers))
         for departure in departures:
@@ -154,6 +163,9 @@ class _Sessions:
         self._elected: list[int] = []
         self._registered: dict[int, list[int]] = defaultdict(list)
         self._timeouts: dict[str, int] = {}
+        # what all say that nobody can tell apart
+        self._unnamed = 0
+        unnamed = set[int]()
         self._default = _SESSION
         for row in read_events(events, kinds, columns):
             node, length = row["node"] or "", row["duration_ms"]
@@ -166,15 +178,19 @@ class _Sessions:
                 self._default = 0
                 if length:
                     self._timeouts[node] = length * MILLISECOND
+                    unnamed |= {length} if not node else set()
             elif row["setting"] in _TIMEOUT_SETTINGS and (named := whole_number(row["value"])):
                 self._timeouts.setdefault(node, named * MILLISECOND)
+                unnamed |= {named} if not node else set()
+        if len(unnamed) == 1:
+            self._unnamed = unnamed.pop() * MILLISECOND
 
     def last_heard(self, departure: _Departure) -> tuple[int, int] | None:
         """Return between which moments a broker was heard for the last time.
 
         A KRaft controller that was elected meanwhile has given everybody a new session.
         """
-        timeout = self._timeouts.get(broker_node(departure.broker), self._default)
+        timeout = self._timeouts.get(broker_node(departure.broker), self._unnamed or self._default)
         slack = _TICK
         over = departure.fenced
         if over is None and departure.back is not None and self._default:
@@ -288,11 +304,8 @@ def _date_fencing(departure: _Departure, coverage: Coverage, *, is_common: bool)
         span.state = "crashed"
         _set_moment(span, broken, lines, low, high)
         return
-    # The log of a controller may have nothing to say for long.
-    own = coverage.logs_of(broker_node(departure.broker))
-    logs = [log for log in own if log.kind != "controller"]
     unanswered = [*_unanswered_fetches(departure, low), *_unanswered_waits(departure, low)]
-    if not (heard or unanswered) or not any(log.first <= high <= log.last for log in logs):
+    if not (heard or unanswered) or not _could_log(departure, coverage):
         return
     signs = [(low, high), *unanswered]
     if departure.last_own is not None:
@@ -309,6 +322,21 @@ def _date_fencing(departure: _Departure, coverage: Coverage, *, is_common: bool)
         if departure.back is not None:
             span.state = "paused"
         _set_moment(span, begin, _wait_lines(departure), low, min(latest, high))
+
+
+def _could_log(departure: _Departure, coverage: Coverage) -> bool:
+    """Return True if what a process logged as it was fenced would be here.
+
+    In a file that several write to it is known by the lines that name it, before and after; of a
+    start whose line names nobody it cannot be told whether it was this process.
+    """
+    # The log of a controller may have nothing to say for long.
+    own = coverage.logs_of(broker_node(departure.broker))
+    if own:
+        logs = (log for log in own if log.kind != "controller")
+        return any(log.first <= departure.high <= log.last for log in logs)
+    named = departure.last_own is not None and departure.first_own is not None
+    return named and not departure.may_have_started
 
 
 def _between(signs: Iterable[tuple[int, int]], edge: int) -> tuple[int, int]:
