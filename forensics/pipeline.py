@@ -52,11 +52,13 @@ from forensics.events.zone_changes import settle_midnights, settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
+    ANY_CLUSTER,
     find_cluster_ids,
     leave_out_others,
     refuse_several_clusters,
 )
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
+from forensics.history.mixed_clusters import refuse_contradictions
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
@@ -104,6 +106,8 @@ _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches"
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
 _NUMBERS = re.compile(r"\d[\d,]*")
+# Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
+_BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
 _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
@@ -225,7 +229,7 @@ def scan_archives(
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
-    _keep_one_cluster(engine, files, events, settings)
+    keep_one_cluster(engine, files, events, settings)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
@@ -263,15 +267,26 @@ def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> N
         notify(f"warning: {files}: {whose}{why}; the rest is read")
 
 
-def _keep_one_cluster(
-    engine: Engine, files: Mapping[str, FileAccount], events: Path, settings: Settings
-) -> None:
-    """Leave out the files and events of other clusters, or refuse them if none was asked for."""
+def keep_one_cluster(
+    engine: Engine,
+    files: Mapping[str, FileAccount],
+    events: Path,
+    settings: Settings,
+    *,
+    must_name: bool = True,
+) -> bool:
+    """Leave out the files and events of other clusters, or refuse them if none was asked for.
+
+    Return True if there were any.
+    """
+    if settings.cluster == ANY_CLUSTER:
+        return False
     ids = find_cluster_ids(events)
     if settings.cluster is None:
         refuse_several_clusters(files, ids)
-        return
-    others = leave_out_others(files, ids, settings.cluster)
+        refuse_contradictions(files, events)
+        return False
+    others = leave_out_others(files, ids, settings.cluster, must_name=must_name)
     for name, reason in others.items():
         files[name].leave_out(reason)
     if others:
@@ -283,6 +298,8 @@ def _keep_one_cluster(
         engine.map_batches(events, kept, keep, EVENTS)
         shutil.rmtree(events)
         kept.rename(events)
+    refuse_contradictions([name for name in files if name not in others], events)
+    return bool(others)
 
 
 def settle_events(
@@ -291,7 +308,7 @@ def settle_events(
     """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
     finalize = make_event_finalizer(files)
     if not write_unrepeated(engine, staged, finalize, events, files, settings.staging):
-        engine.map_batches(staged, events, finalize, EVENTS)
+        engine.map_batches(staged, events, finalize, EVENTS, _BY_KIND)
 
 
 def write_unrepeated(  # noqa: PLR0913, PLR0917
@@ -320,7 +337,7 @@ def write_unrepeated(  # noqa: PLR0913, PLR0917
         mark, whole = repeated_lines.CutMarker(cut), scratch / "marked_whole"
         engine.map_batches(marked, whole, mark, repeated_lines.MARKED)
         marked = whole
-    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
+    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS, _BY_KIND)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
         counts,

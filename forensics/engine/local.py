@@ -28,11 +28,19 @@ class LocalEngine:
         write_table(pa.Table.from_batches(batches, STAGED_SCHEMA), target)
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
+        """Pass a table through a function of batches; each file is sorted by `order`."""
         batches = iter(pq.read_table(source).to_batches())
-        write_table(pa.Table.from_batches(transform(batches), schema), target)
+        result = pa.Table.from_batches(transform(batches), schema)
+        if order:
+            result = result.sort_by([(name, "ascending") for name in order])
+        write_table(result, target)
 
     def map_partitions(
         self,

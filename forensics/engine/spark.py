@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -26,7 +28,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -39,9 +41,13 @@ from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
+from forensics.lib.arrow_io import ROWS_OF_GROUP, take_system_memory
+from forensics.lib.deterministic_parquet import DeterministicWriter
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
 
+# What a task of a scan says: the name of its file, and how many rows that has.
+WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64())])
 # Java does not look at TMPDIR.
 _JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
 _TRACEBACK = "Traceback (most recent call last):"
@@ -84,7 +90,10 @@ def _class_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class ScanTasks:
-    """Runs the tasks whose numbers it is given.
+    """Runs the tasks whose numbers it is given; each attempt leaves a file of its own in `target`.
+
+    A row for each event would go through the JVM, which takes longer than the scan: only the names
+    of files do, and what an attempt that failed or came second leaves is never read.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
     only give context, too; `meter` is the folder where tasks note how far they are; `compiled` are
@@ -93,16 +102,24 @@ class ScanTasks:
 
     bundles: Sequence[Sequence[Split]]
     overlays: str
+    target: str
     meter: str
     context: bool
     is_local: bool = False
     compiled: Compiled = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the events and accounts of each task."""
+        """Write the events and accounts of each task; yield the name of each file, and its rows."""
+        take_system_memory()
+        # Where nothing is shared the driver misses what is written, and says so.
+        Path(self.target).mkdir(parents=True, exist_ok=True)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self._run(number)
+                name = f"part-{number:05}-{uuid.uuid4().hex}.parquet"
+                with DeterministicWriter(Path(self.target, name), STAGED_SCHEMA) as written:
+                    for rows in self._run(number):
+                        written.add(pa.Table.from_batches([rows]))
+                yield pa.RecordBatch.from_pylist([{"name": name, "rows": written.rows}], WRITTEN)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         meter = ReadCounter(self.meter, number)
@@ -209,21 +226,28 @@ class SparkEngine:
         numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
         # Read once and thrown away: quickly written matters more than small.
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
-            counted = Observation()
             is_local = str(self.session.sparkContext.master).startswith("local")
             compiled = compile_patterns(splits, overlays, context=context)
-            work = ScanTasks(bundles, overlays, str(meter), context, is_local, compiled)
-            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED_SCHEMA))
-            rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-            rows.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
-        _verify_rows_on_driver(target, counted.get["rows"])
+            attempts = _make_empty(target.with_name(f"{target.name}-attempts")).absolute()
+            work = ScanTasks(
+                bundles, overlays, str(attempts), str(meter), context, is_local, compiled
+            )
+            found = numbers.mapInArrow(work, from_arrow_schema(WRITTEN)).collect()
+        keep_written(attempts, {row["name"]: row["rows"] for row in found}, target)
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
+        """Pass a table through a function of batches; each file is sorted by `order`."""
         table = self.session.read.parquet(_file_uri(source))
         result = table.mapInArrow(transform, from_arrow_schema(schema))
+        if order:
+            result = result.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in order))
         result.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
 
     def map_partitions(
@@ -424,14 +448,31 @@ class _StageProgressPoller:
             self._listener.bytes_read(done, of)
 
 
-def _verify_rows_on_driver(target: Path, rows: int) -> None:
-    """Fail if the executors wrote to a folder that this machine does not share with them."""
-    here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+def keep_written(attempts: Path, written: Mapping[str, int], target: Path) -> None:
+    """Keep the files, with so many rows each, that attempts of tasks named; drop all others.
+
+    Fails if the executors wrote to a folder that this machine does not share with them.
+    """
+    paths = {name: attempts / name for name in written if (attempts / name).is_file()}
+    rows = sum(written.values())
+    here = sum(pq.read_metadata(path).num_rows for path in paths.values())
     if here != rows:
         raise ForensicsError(
             f"The executors wrote {rows:,} rows into {target}, and {here:,} of them are here. The"
             " output folder must lie where the driver and all executors see the same files."
         )
+    _make_empty(target)
+    for name, path in paths.items():
+        path.rename(target / name)
+    if not paths:
+        pq.write_table(STAGED_SCHEMA.empty_table(), target / "part-0.parquet")
+    shutil.rmtree(attempts)
+
+
+def _make_empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _file_uri(path: Path) -> str:
@@ -442,7 +483,11 @@ def _file_uri(path: Path) -> str:
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
 # A reader of these files holds one row group at a time, and needs memory for all of it.
-_SMALL_ROW_GROUPS = {"parquet.block.size": str(16 << 20)}
+# The size is that of compressed rows, of which a million may be as short.
+_SMALL_ROW_GROUPS = {
+    "parquet.block.size": str(16 << 20),
+    "parquet.block.row.count.limit": str(ROWS_OF_GROUP),
+}
 _SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
