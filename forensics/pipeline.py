@@ -106,6 +106,8 @@ _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches"
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
 _NUMBERS = re.compile(r"\d[\d,]*")
+# Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
+_BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
 _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
@@ -320,7 +322,7 @@ def settle_events(
     """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
     finalize = make_event_finalizer(files)
     if not write_unrepeated(engine, staged, finalize, events, files, settings.staging):
-        engine.map_batches(staged, events, finalize, EVENTS)
+        engine.map_batches(staged, events, finalize, EVENTS, _BY_KIND)
 
 
 def write_unrepeated(  # noqa: PLR0913, PLR0917
@@ -349,7 +351,7 @@ def write_unrepeated(  # noqa: PLR0913, PLR0917
         mark, whole = repeated_lines.CutMarker(cut), scratch / "marked_whole"
         engine.map_batches(marked, whole, mark, repeated_lines.MARKED)
         marked = whole
-    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
+    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS, _BY_KIND)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
         counts,

@@ -60,10 +60,20 @@ class LocalEngine:
             )
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
-        write_batches(transform(read_batches(source)), schema, target)
+        """Pass a table through a function of batches; each file is sorted by `order`."""
+        batches = transform(read_batches(source))
+        if order:
+            table = pa.Table.from_batches(batches, schema)
+            write_table(table.sort_by([(name, "ascending") for name in order]), target)
+        else:
+            write_batches(batches, schema, target)
 
     def map_partitions(
         self,

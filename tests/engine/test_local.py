@@ -1,4 +1,4 @@
-"""The engine without Spark: a whole postmortem where there is no Java."""
+"""The engine without Spark: a whole postmortem where there is no Java, and what it writes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from forensics.engine.local import LocalEngine
 from forensics.errors import ForensicsError
 from forensics.events.packs import packs_to_json
 from forensics.ingest.read_plan import plan_reading
-from forensics.lib.arrow_io import write_batches
+from forensics.lib import arrow_io
 from forensics.lib.limits import DEFAULT_LIMITS
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/391-failed-disk/logs.tar.gz"
+SCHEMA = pa.schema([("kind", pa.string()), ("line", pa.int64())])
 # Runs the command, and says which modules of Spark were loaded for it.
 RUN = """
 import sys
@@ -42,7 +43,7 @@ def test_a_postmortem_needs_neither_java_nor_spark(tmp_path: Path) -> None:
     command = ["postmortem", str(SAMPLE), "-o", str(tmp_path / "out"), "--engine", "local", "-q"]
     ended = subprocess.run(
         [sys.executable, "-c", RUN, *command],
-        env=environ, capture_output=True, text=True, timeout=60, check=False,
+        env=environ, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
     assert (0, "[]\n", "") == (ended.returncode, ended.stdout, ended.stderr)
@@ -78,8 +79,24 @@ def test_a_master_is_for_spark(words: tuple[str, ...]) -> None:
 def test_batches_are_written_as_one_table(sizes: list[int], tmp_path: Path) -> None:
     schema = pa.schema([("number", pa.int64())])
     tables = [pa.record_batch([pa.array(range(size))], schema=schema) for size in sizes]
-    write_batches(iter(tables), schema, tmp_path / "t", rows=4)
+    arrow_io.write_batches(iter(tables), schema, tmp_path / "t", rows=4)
 
     found = pq.read_table(tmp_path / "t")
     assert [number for size in sizes for number in range(size)] == found["number"].to_pylist()
     assert schema == found.schema
+
+
+def test_a_file_is_sorted_and_its_groups_are_small(tmp_path: Path) -> None:
+    rows = 2 * arrow_io.ROWS_OF_GROUP
+    kinds = ["started", None, "fenced", "started"] * (rows // 4)
+    table = pa.table([pa.array(kinds), pa.array(range(rows))], schema=SCHEMA)
+    arrow_io.write_table(table, tmp_path / "from")
+
+    LocalEngine().map_batches(
+        tmp_path / "from", tmp_path / "to", lambda batches: batches, SCHEMA, ("kind", "line")
+    )
+
+    (path,) = (tmp_path / "to").glob("*.parquet")
+    found = [(row["kind"] or "~", row["line"]) for row in pq.read_table(path).to_pylist()]
+    assert found == sorted(found)
+    assert pq.read_metadata(path).num_row_groups == 2
