@@ -6,7 +6,7 @@ which is then read as any log is; each event keeps the place in the file where i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from forensics.ingest.csv_documents import JournalDocument, TableDocument, read_header
+from forensics.ingest.csv_documents import JournalDocument, find_table
 from forensics.ingest.document_pieces import Document, Piece
 from forensics.ingest.json_documents import JsonDocument
 from forensics.ingest.json_objects import ObjectReader
@@ -48,14 +48,10 @@ class Splitter(Protocol):
         """Take the next block; return the records that are complete now, if any."""
 
 
-MakeDocument = Callable[[Sequence[ObjectReader]], Document]
-
-
 def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     """Find how a file must be read as a whole, by its head; None if it is read line by line."""
     readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
-    make = _judge(head[:HEAD_BYTES], readers) if readers else None
-    return make(readers) if make else None
+    return _judge(head[:HEAD_BYTES], readers) if readers else None
 
 
 def preview(document: Document, head: bytes) -> bytes:
@@ -66,30 +62,25 @@ def preview(document: Document, head: bytes) -> bytes:
     return b"".join(map(_to_text, pieces))[:HEAD_BYTES]
 
 
-def _judge(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
     if head.startswith(_JOURNAL):
-        return JournalDocument
+        return JournalDocument(readers)
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
-        return _judge_objects(head, readers)
-    first, _, rest = head.partition(b"\n")
-    header = read_header(first) if rest else None
-    if header is not None and any(reader.has_message(header[1]) for reader in readers):
-        pieces = TableDocument(readers).feed(head, final=False)
-        return TableDocument if any(piece.whole for piece in pieces) else None
-    return None
+        return JsonDocument(readers) if _is_document(head, readers) else None
+    return find_table(head, readers)
 
 
-def _judge_objects(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
     """Tell objects that take several lines, or hold many records, from those of a line each."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
     sample = JsonDocument(readers).feed(head, final=True)
     if not any(piece.whole for piece in sample):
-        return None
+        return False
     whole = [line for line in lines if _is_whole(line, readers)]
     if 2 * len(whole) <= len(lines) or not lines:
-        return JsonDocument
-    return JsonDocument if _is_newest_first(sample) else None
+        return True
+    return _is_newest_first(sample)
 
 
 def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:

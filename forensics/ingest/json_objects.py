@@ -68,6 +68,8 @@ _OBJECTS_AS_LINES = {"kafkajs"}
 _PARTS_OF_OBJECTS = {"message", "time", "level", "logger", "host"}
 # What Kafka's own brackets hold; Filebeat writes "unknown" where a message has none.
 _COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
+# Such a text stands below the message of a record.
+_BELOW = re.compile(r"\s|(?:Caused by|Suppressed): |[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b")
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
 
 
@@ -78,6 +80,18 @@ def find_records(node: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
             yield key
         elif isinstance(value, dict) and depth < _MAX_DEPTH:
             yield from find_records(value, depth + 1)
+
+
+def find_line_path(node: Mapping[str, Any], above: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the keys that lead to a string that is a whole record; none if there is no such."""
+    for key, value in node.items():
+        if isinstance(value, str) and _WHOLE_RECORD.match(value):
+            return (*above, key)
+        if isinstance(value, dict) and len(above) < _MAX_DEPTH:
+            path = find_line_path(value, (*above, key))
+            if path:
+                return path
+    return ()
 
 
 def has_own_time(text: str) -> bool:
@@ -241,7 +255,9 @@ class ObjectReader:
             # Stores guess a level for any line: only one that its program gave makes a record.
             guessed = fold_key(self.names["level"][found.ranks["level"][1]]) in _GUESSED_LEVELS
             stored = fold_key(self.names["message"][found.ranks["message"][1] - 1]) in _STORED_LINES
-            if guessed or stored or found.ranks["level"][0] or message[:1].isspace():
+            # Numbers of syslog are what collectors have for streams.
+            guessed |= type(values["level"]) is int and values["level"] < len(_SYSLOG)
+            if guessed or stored or found.ranks["level"][0] or _BELOW.match(message):
                 return None
             logger = _NO_LOGGER
         if not isinstance(logger, str) or not _LOGGER.fullmatch(logger):
