@@ -103,8 +103,9 @@ def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
         return JournalDocument(readers)
     for looks, printed in _PRINTED:
         if looks(head):
-            pieces = printed(readers).feed(head, final=True)
-            if any(piece.whole for piece in pieces):
+            document = printed(readers)
+            whole = any(piece.whole for piece in document.feed(head, final=True))
+            if whole and 2 * document.unread_lines <= head.count(b"\n"):
                 return printed(readers)
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
