@@ -137,7 +137,20 @@ def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
     whole = [line for line in lines if _is_whole(line, readers)]
     if 2 * len(whole) <= len(lines) or not lines:
         return True
-    return _is_newest_first(sample)
+    return _is_newest_first(sample) or _takes_lines(head, sample)
+
+
+def _takes_lines(head: bytes, sample: Sequence[Piece]) -> bool:
+    """Return True if some object among those of a line each takes several, and is whole."""
+    lines = head.split(b"\n")
+    for piece in sample:
+        if piece.last > piece.line:
+            try:
+                decode_object(b"\n".join(lines[piece.line - 1 : piece.last]))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return True
+    return False
 
 
 def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
