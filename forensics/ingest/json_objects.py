@@ -48,6 +48,8 @@ _ISO_TIME = re.compile(
 _ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
 _DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
 _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
+# The loggers of Java are classes, and those of Kafka's own topics.
+_CLASS = re.compile(r"(?:^|\.)[A-Z]\w*[$.]*$|\.logger$")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
@@ -252,6 +254,9 @@ class ObjectReader:
         named = isinstance(component, str) and _COMPONENT.search(component)
         if named and not message.startswith("["):
             message = f"[{component}] {message}"
+        if not _CLASS.search(logger):
+            # Microseconds: another layout than Kafka's own, of programs that nobody knows.
+            stamp += "000"
         first, line_break, rest = message.partition("\n")
         below = (line_break + rest).rstrip("\n")
         stack = _write_trace(values.get("more"))
