@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from forensics.events.error_codes import canonical_errors
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
 from forensics.ingest.found_layout import UNNAMED
-from forensics.lib.pattern_set import PatternSet
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
@@ -308,16 +307,16 @@ class Matcher:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
         self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
-        self._at_once: PatternSet | None = None
         rules = [rule for pairs in self._by_logger.values() for rule, _ in pairs]
         self._rules = {rule.id: rule for rule in rules if ANY_LOGGER not in rule.loggers}
         self._of_libraries = {
             name: rule for name, rule in self._rules.items() if rule.is_of_library
         }
+        self._numbers: Mapping[str, int] = {}
 
-    def search_at_once(self, patterns: PatternSet) -> None:
-        """Search for all cheap patterns at once from now on."""
-        self._at_once = patterns
+    def number_probes(self, numbers: Mapping[str, int]) -> None:
+        """Take from now on what entries say of the cheap patterns that they have."""
+        self._numbers = numbers
 
     @property
     def loggers(self) -> list[str]:
@@ -356,7 +355,7 @@ class Matcher:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
-        likely = _find_likely(entries["message"], self._at_once)
+        likely = _find_likely(entries, self._numbers)
         parts = [
             part
             for logger, numbers, messages in self._by_known_logger(entries)
@@ -506,26 +505,21 @@ class Matcher:
 Likely = Mapping[str, Rows]
 
 
-def _find_likely(messages: pa.Array, patterns: PatternSet | None) -> Likely | None:
-    found = patterns.find(messages) if patterns else None
-    if found is None or patterns is None:
+def _find_likely(entries: pa.RecordBatch, probes: Mapping[str, int]) -> Likely | None:
+    lists = entries["probes"]
+    if not probes or lists.null_count == len(lists):
         return None
-    numbers, rows = found
-    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
-    probes = list(patterns.numbers)
-    likely = (
-        {
-            probes[numbers[begin]]: some
-            for begin, some in zip(begins, np.split(rows, begins[1:]), strict=True)
-        }
-        if len(begins)
-        else {}
-    )
+    numbers, rows = lists.flatten().to_numpy(), lists.value_parent_indices().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[order], np.arange(len(probes) + 1))
     # A pattern may span the lines of a message, of which a probe has only one.
-    long = pc.fill_null(pc.match_substring(messages, "\n"), False)
-    more = np.flatnonzero(long.to_numpy(zero_copy_only=False))
-    if len(more):
-        likely = {one: np.union1d(likely.get(one, more), more) for one in probes}
+    long = pc.fill_null(pc.match_substring(entries["message"], "\n"), False)
+    more = _rows_where(pc.or_(long, lists.is_null()))
+    likely = {}
+    for probe, number in probes.items():
+        some = rows[order[begins[number] : begins[number + 1]]]
+        if len(some) or len(more):
+            likely[probe] = np.union1d(some, more) if len(more) else some
     return likely
 
 

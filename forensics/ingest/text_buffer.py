@@ -6,6 +6,7 @@ its escape; the bytes that are left over are then taken out.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +141,27 @@ def unescape(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offset
     text: Bytes = np.zeros(size - len(removed) + PADDING, np.uint8)
     text[: size - len(removed)] = data[:size][keep]
     return text, bounds - np.searchsorted(removed, bounds)
+
+
+def undo_escapes(text: str) -> str:
+    r"""Undo the escapes of a text in which line breaks, tabs or quotes were escaped.
+
+    Every backslash must begin an escape, and one of them a line that follows or begins there.
+
+    >>> undo_escapes(r"a:\n\tb = 1"), undo_escapes(r"C:\new\table")
+    ('a:\n\tb = 1', 'C:\\new\\table')
+    """
+    if "\\" not in text or not _WERE_BREAKS.search(text) or _NO_ESCAPE.search(text):
+        return text
+    return _ESCAPE.sub(lambda match: _MEANT.get(match[1], match[1]), text)
+
+
+# What follows a line break in dumps of settings and in stack traces, and a tab that begins a line.
+BELOW = r"(?:Caused by|[\w.$]+(?:Exception|Error|: )|\s|$)"
+_WERE_BREAKS = re.compile(rf"^\\t|\\n(?:\\t|{BELOW})|\\'")
+_NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?![nrt\\'\"0bfv])")
+_ESCAPE = re.compile(r"\\(.)")
+_MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "v": "\v"}
 
 
 def _unescape_unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:

@@ -136,6 +136,8 @@ def detect_wrappers(
             best = _find_best([prefix], sample, raw, signatures)
         if best is None:
             break
+        if type(best[0]) is JsonWrapper and (settled := best[0].settle(raw)) is not best[0]:
+            best = settled, settled.unwrap(sample)
         chosen.append(best[0])
         sample = best[1]
     return WrapperStack(tuple(chosen)) if chosen else None

@@ -21,9 +21,10 @@ from forensics.errors import Problem, RuleError
 from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
-from forensics.ingest.record_starts import Bytes, Flags, Offsets
+from forensics.ingest.record_starts import Bytes, Flags, Offsets, find_strays
 from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer, unescape
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
+from forensics.ingest.written_levels import is_level
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
@@ -82,7 +83,11 @@ class PrefixWrapper(Wrapper):
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line begins with the prefix."""
-        return self.hint.match(line, 0, _REACH) is not None
+        found = self.hint.match(line, 0, _REACH)
+        if found is None:
+            return False
+        # Wrappers of Java services write a level where others have a name.
+        return not is_level(found.groupdict().get("origin") or b"")
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take off what stands before the lines."""
@@ -104,6 +109,11 @@ class PrefixWrapper(Wrapper):
         origins = texts.origins
         if fields.type.get_field_index("origin") >= 0:
             origins = pc.fill_null(fields.field("origin"), b"")
+            if texts.origins is None and not carried.all():
+                # A collector may write its prefix once for a record of several lines.
+                strays = find_strays(data, bounds[:-1], bounds[1:])
+                below = pa.array(~(carried | strays))
+                origins = pc.if_else(below, pa.scalar(None, pa.binary()), origins)
             if texts.origins is not None:
                 origins = pc.binary_join_element_wise(texts.origins, origins, b" ")
         return TextBuffer(data, bounds, carried, texts.continues | torn, origins)
