@@ -11,7 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
+from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
@@ -144,10 +144,12 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library()
+            preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
-            engine = stack.enter_context(open_spark(settings.master, watch.listener))
+            engine = stack.enter_context(
+                open_engine(settings.engine, settings.master, watch.listener)
+            )
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -155,6 +157,18 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def open_engine(
+    name: str, master: str | None, listener: ProgressListener = SILENT
+) -> AbstractContextManager[Engine]:
+    """Open what runs the stages: Spark on `master`, or this process."""
+    if name == "local":
+        return nullcontext(LocalEngine(listener, MAX_BYTES))
+    # Only who asks for it waits for its modules.
+    from forensics.engine.spark import open_spark  # noqa: PLC0415
+
+    return open_spark(master, listener)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:

@@ -71,12 +71,15 @@ SIGHTING = ("kind", "ts", "node", "file", "line")
 
 
 def read_events(
-    path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None
+    path: Path,
+    kinds: Iterable[str],
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
 ) -> list[dict[str, Any]]:
     """Read the events of some kinds, times as microseconds, in the order of time."""
-    where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
+    chosen = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     names = EVENTS.names if columns is None else columns
-    rows = iter_rows(read_batches(path, names, where), names)
+    rows = iter_rows(read_batches(path, names, chosen if where is None else chosen & where), names)
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
     )
@@ -130,6 +133,24 @@ def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
         return pc.scalar(False)
     field = pc.field(column)
     return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
+
+
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path, rows: int = ROWS_OF_GROUP
+) -> None:
+    """Write batches as a folder of one Parquet file, without holding them all."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    held: list[pa.RecordBatch] = []
+    waiting = 0
+    with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
+        for batch in batches:
+            held.append(batch)
+            waiting += len(batch)
+            if waiting >= rows:
+                writer.write_table(pa.Table.from_batches(held, schema))
+                held, waiting = [], 0
+        writer.write_table(pa.Table.from_batches(held, schema))
 
 
 def write_table(table: pa.Table, target: Path) -> None:
