@@ -5,6 +5,7 @@ A split is opened as one part of a file (a range of bytes), or as all files insi
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +133,8 @@ def open_splitter(
     if document is None:
         part = replace(part, head=head, blocks=blocks)
         return _open_lines(part, signatures, known, judge)
-    text = preview(type(document)([*document.readers]), head)
+    # The readers are shared: what they remember of keys holds for both.
+    text = preview(copy.deepcopy(document, {id(document.readers): document.readers}), head)
     inside = FilePart(part.file, iter(()), part.unpacked, head=text)
     inner = _open_lines(inside, signatures, known, judge)
     splitter = DocumentSplitter(document, inner.splitter, first=part.number == 0)

@@ -6,6 +6,7 @@ which is then read as any log is; each event keeps the place in the file where i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -15,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.ingest.csv_documents import JournalDocument, find_table
-from forensics.ingest.document_pieces import Document, Piece
+from forensics.ingest.document_pieces import Document, Piece, line_time
+from forensics.ingest.field_documents import find_fields
 from forensics.ingest.json_documents import JsonDocument
 from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
 from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
 from forensics.ingest.wrapper_base import Wrapper
 
 # Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
@@ -36,6 +38,15 @@ _SAMPLE = 24
 _FIRST_LINES = 64
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
 _JOURNAL = b"__CURSOR="
+# What a record begins with behind a collector's time or none, and how Kafka's end.
+_HEAD = re.compile(
+    rb"[0-9]:[0-9]{2}:[0-9]{2}[^\n]{0,40}?\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+)
+_HEAD_REACH = 300
+_WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
+_NEARLY_ALL, _FEW, _MANY = 0.95, 3, 4
+# What is held of a piece beside its text.
+_PIECE_BYTES = 300
 
 
 class Splitter(Protocol):
@@ -65,10 +76,73 @@ def preview(document: Document, head: bytes) -> bytes:
 def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
     if head.startswith(_JOURNAL):
         return JournalDocument(readers)
+    fields = find_fields(head, readers)
+    if fields is not None:
+        return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
         return JsonDocument(readers) if _is_document(head, readers) else None
-    return find_table(head, readers)
+    return find_table(head, readers) or (LinesDocument(readers) if _is_turned(head) else None)
+
+
+def _is_turned(head: bytes) -> bool:
+    """Return True if the newest line comes first, line by line, not record by record.
+
+    Two things prove it: lines below a record have a collector's time of their own, or stand above
+    the record that they belong to.
+    """
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    first, last = (next(filter(None, map(line_time, some)), 0) for some in (lines, lines[::-1]))
+    if first <= last or not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
+        return False
+    timed = [line_time(line) is not None for line in lines]
+    heads = [bool(_HEAD.search(line, 0, _HEAD_REACH)) for line in lines]
+    others = [line for line, is_head in zip(lines, heads, strict=True) if not is_head]
+    if sum(timed) >= _NEARLY_ALL * len(lines):
+        return len(others) - len(lines) + sum(timed) >= _FEW
+    firsts = [at for at, is_head in enumerate(heads) if is_head]
+    above = below = 0
+    for one, two in zip(firsts, firsts[1:], strict=False):
+        if two - one == 1 or any(timed[one + 1 : two]):
+            continue
+        opens = [not _WHOLE.search(lines[at]) for at in (one, two)]
+        if opens[0] == opens[1]:
+            # The frames of a stack trace stand below its exception.
+            opens = [not lines[at][:1].isspace() for at in (one + 1, two - 1)]
+        if opens[0] != opens[1]:
+            below, above = below + opens[0], above + opens[1]
+    return above >= _FEW and above > _MANY * below
+
+
+class LinesDocument:
+    """Lines as they are; those with a time fall, so that they are turned around."""
+
+    def __init__(self, readers: Sequence[ObjectReader]) -> None:
+        """Begin before the first line."""
+        self.readers = readers
+        self.unread_lines = 0
+        self._tail = b""
+        self._offset = self._number = self._skipped = 0
+
+    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
+        """Take the next block; return its lines."""
+        lines = (self._tail + block).split(b"\n")
+        self._tail = lines.pop()
+        if final and self._tail:
+            lines.append(self._tail)
+            self._tail = b""
+        pieces = []
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                text = line[:MAX_RECORD].rstrip(b"\r")
+                pieces.append(Piece(self._offset, self._number, self._number, text))
+            self._offset += len(line) + self._skipped + 1
+            self._skipped = 0
+        # Of an endless line no more is kept.
+        self._skipped += max(0, len(self._tail) - MAX_RECORD)
+        self._tail = self._tail[:MAX_RECORD]
+        return pieces
 
 
 def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
@@ -144,7 +218,7 @@ class DocumentSplitter:
     def _add(self, pieces: list[Piece], *, final: bool) -> None:
         """Put pieces into the text, in the order of time."""
         self._waiting += pieces
-        self._held += sum(len(piece.text) for piece in pieces)
+        self._held += sum(len(piece.text) + _PIECE_BYTES for piece in pieces)
         if self._newest_first is None and not final:
             known = {piece.sort_key for piece in self._waiting}
             if len(known) <= _ENOUGH and self._held < _MAX_HELD:

@@ -94,6 +94,11 @@ def find_line_path(node: Mapping[str, Any], above: tuple[str, ...] = ()) -> tupl
     return ()
 
 
+def is_whole_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
+
+
 def has_own_time(text: str) -> bool:
     """Return True if a text begins with a time, as the lines of most logs do."""
     return _OWN_HEAD.match(text) is not None

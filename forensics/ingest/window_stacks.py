@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.found_layout import FoundLayout
-from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
+from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -69,6 +69,7 @@ _RECORD = (
     r"^.{0,60}?[0-9]:[0-9]{2}:[0-9]{2}.{0,60}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b)"
     r"|^.{0,30}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b).{0,30}?[0-9]:[0-9]{2}:[0-9]{2}"
 )
+_RECORD_HEAD = re.compile(_RECORD)
 _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
 _SPACE, _ESCAPE, _FEW = 32, 27, 8
@@ -134,6 +135,8 @@ class WindowReader:
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
         self._guesses: tuple[WrapperStack, ...] = ()
+        # Lines of the window in question that do not look like records.
+        self._below = pa.array([], pa.binary())
         lines = self._lines(head[:HEAD_BYTES], final=b"\n" not in head[:HEAD_BYTES])
         first = self._decide(lines)
         self._guesses = first.stacks
@@ -287,13 +290,15 @@ class WindowReader:
             _spread(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
         )
         looks = pc.match_substring_regex(_cut(lines, others, _LOOKS_IN), _LOOKS)
-        maybe = others[looks.to_numpy(zero_copy_only=False)]
+        looks_like = looks.to_numpy(zero_copy_only=False)
+        maybe = others[looks_like]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
         coded = self._find_coded(lines)
         if few and len(unread) < _FEW_LINES and good.any() and not given:
             return WindowStacks(coded)
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
+        self._below = _cut(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
@@ -430,9 +435,22 @@ class WindowReader:
         lines = [line for line in lines if line.strip() and not _is_object(line)]
         if not base.wrappers and self._day is None and lacks_date(lines):
             self.lacks_date = True
+        if not base.wrappers and (end := self._find_ending(lines)) is not None:
+            yield WrapperStack((end,), is_found=True)
+            inner, _ = self._opened(left, WrapperStack((end,)))
+            short = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+            for found in infer_layouts(short, self._judge.loggers, self._day):
+                yield WrapperStack((end, *found), is_found=True)
         for found in infer_layouts(lines, self._judge.loggers, self._day):
             for size in range(1, len(found) + 1):
                 yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _find_ending(self, lines: Sequence[str]) -> Wrapper | None:
+        """Find what a collector puts behind records and behind the lines below them."""
+        below = [line.decode("utf-8", "replace") for line in self._below.to_pylist()]
+        heads = [line for line in lines if _RECORD_HEAD.match(line)]
+        rest = [line for line in lines if not line[:1].strip()]
+        return find_ending(heads, [*below, *rest], self._judge.loggers)
 
     def _wrapping(
         self, lines: Sequence[bytes], signatures: Sequence[Signature] | None = None

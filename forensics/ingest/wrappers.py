@@ -174,17 +174,20 @@ class FoundPrefix(PrefixWrapper):
 
 @dataclass(frozen=True)
 class FoundEnd(Wrapper):
-    """What ends every line of a file, such as a quote."""
+    """What ends every line of a file, such as a quote or a name."""
 
     pattern: str
+    # The same, where it captures who wrote a line.
+    named: str | None = None
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line ends so."""
         return re.search(self.pattern.encode(), line) is not None
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
-        """Take it off."""
-        lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
+        """Take it off; it may name who wrote a line."""
+        before = texts.to_arrow()
+        lines = pc.replace_substring_regex(before, self.pattern, r"\1")
         data, bounds = to_buffer(lines)
         carried = np.diff(bounds) < np.diff(texts.bounds)
         if self.id.startswith('"'):
@@ -192,7 +195,11 @@ class FoundEnd(Wrapper):
             data, bounds = unescape(data, bounds, carried)
         elif self.id.startswith("'"):
             data, bounds = to_buffer(pc.replace_substring(lines, "''", "'"))
-        return replace(texts, data=data, bounds=bounds, carried=carried)
+        origins = texts.origins
+        if origins is None and self.named is not None:
+            origins = pc.extract_regex(before, self.named).field("origin")
+            origins = pc.binary_join_element_wise(GUESSED.encode(), origins, b"")
+        return replace(texts, data=data, bounds=bounds, carried=carried, origins=origins)
 
 
 def found_prefix(pattern: str, shown: str) -> FoundPrefix:
@@ -203,9 +210,12 @@ def found_prefix(pattern: str, shown: str) -> FoundPrefix:
     )
 
 
-def found_end(text: str) -> FoundEnd:
-    """Build the wrapper for what ends lines."""
-    return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
+def found_end(text: str, pattern: str | None = None) -> FoundEnd:
+    """Build the wrapper for what ends lines; its pattern may capture `origin`."""
+    own = re.escape(text) if pattern is None else pattern
+    whole = own.replace("?P<origin>", "?:") + r"(\r*\n?)$"
+    named = rf"{own}\r*\n?$" if "?P<origin>" in own else None
+    return FoundEnd(text, (), (), Problem("", 1, text), False, whole, named)
 
 
 def load_wrappers(paths: Sequence[Path | FileText] | None = None) -> tuple[Wrapper, ...]:
