@@ -44,6 +44,7 @@ _HEAD = re.compile(
 )
 _HEAD_REACH = 300
 _WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
+_FRAME = re.compile(rb"(?:^|\s)at [\w.$/@]+\(")
 _NEARLY_ALL, _FEW, _MANY = 0.95, 3, 4
 # What is held of a piece beside its text.
 _PIECE_BYTES = 300
@@ -108,10 +109,10 @@ def _is_turned(head: bytes) -> bool:
         opens = [not _WHOLE.search(lines[at]) for at in (one, two)]
         if opens[0] == opens[1]:
             # The frames of a stack trace stand below its exception.
-            opens = [not lines[at][:1].isspace() for at in (one + 1, two - 1)]
+            opens = [not _FRAME.search(lines[at]) for at in (one + 1, two - 1)]
         if opens[0] != opens[1]:
             below, above = below + opens[0], above + opens[1]
-    return above >= _FEW and above > _MANY * below
+    return above > _MANY * below
 
 
 class LinesDocument:

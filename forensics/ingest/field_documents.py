@@ -18,7 +18,8 @@ from forensics.ingest.json_objects import ObjectReader, is_whole_record
 from forensics.ingest.record_starts import MAX_RECORD
 
 _FIELD = re.compile(
-    rb"([ \t]*(?:-> )?)([A-Za-z_@][\w.@$ /-]{0,60}?)[ \t]*(=|:(?=[ \t\r\n]|$)|\|(?= ))[ \t]?"
+    rb"([ \t]*(?:-> )?)([A-Za-z_@][\w.@$ /-]{0,60}?)[ \t]*"
+    rb"(=|:(?=[ \t\r\n]|$)|\|(?= ))(?:(?<=:) *| ?)"
 )
 # A field whose value begins with a date; most files have none.
 _LIKELY = re.compile(

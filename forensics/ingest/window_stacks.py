@@ -31,7 +31,7 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
-from forensics.ingest.text_buffer import TextBuffer, slice_texts, to_buffer
+from forensics.ingest.text_buffer import TextBuffer, holds_breaks, slice_texts, to_buffer
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
@@ -41,7 +41,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
-from forensics.ingest.wrappers import CodeWrapper
+from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -317,6 +317,8 @@ class WindowReader:
                 stack = WrapperStack((wrapper,))
                 if self._try(some, stack)[0].any():
                     return (stack,)
+        if len(lines) and holds_breaks(lines.data[int(lines.starts[0]) : int(lines.ends[-1])]):
+            return (WrapperStack((ESCAPED_BREAKS,)),)
         return ()
 
     def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
@@ -391,7 +393,7 @@ class WindowReader:
             tried += self._try_all(left, whole_lines, alone=alone)
         if not tried:
             return None
-        _, stack, read, carried = max(tried, key=lambda one: (one[0], -len(one[1].wrappers)))
+        _, stack, read, carried = max(tried, key=_rank)
         return stack, read, carried
 
     def _try_all(
@@ -435,21 +437,23 @@ class WindowReader:
         lines = [line for line in lines if line.strip() and not _is_object(line)]
         if not base.wrappers and self._day is None and lacks_date(lines):
             self.lacks_date = True
-        if not base.wrappers and (end := self._find_ending(lines)) is not None:
-            yield WrapperStack((end,), is_found=True)
-            inner, _ = self._opened(left, WrapperStack((end,)))
-            short = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+        if (end := self._find_ending(lines, base)) is not None:
+            yield WrapperStack((*base.wrappers, end), is_found=True)
+            cut = end.unwrap(TextBuffer.unwrapped(*to_buffer(inner))).to_arrow().to_pylist()
+            short = [line.decode("utf-8", "replace") for line in cut]
             for found in infer_layouts(short, self._judge.loggers, self._day):
-                yield WrapperStack((end, *found), is_found=True)
+                for size in range(1, len(found) + 1):
+                    yield WrapperStack((*base.wrappers, end, *found[:size]), is_found=True)
         for found in infer_layouts(lines, self._judge.loggers, self._day):
             for size in range(1, len(found) + 1):
                 yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
 
-    def _find_ending(self, lines: Sequence[str]) -> Wrapper | None:
+    def _find_ending(self, lines: Sequence[str], base: WrapperStack) -> Wrapper | None:
         """Find what a collector puts behind records and behind the lines below them."""
-        below = [line.decode("utf-8", "replace") for line in self._below.to_pylist()]
+        inner, _ = self._opened(self._below, base)
+        below = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
         heads = [line for line in lines if _RECORD_HEAD.match(line)]
-        rest = [line for line in lines if not line[:1].strip()]
+        rest = [line for line in lines if not _RECORD_HEAD.match(line)]
         return find_ending(heads, [*below, *rest], self._judge.loggers)
 
     def _wrapping(
@@ -476,6 +480,13 @@ class WindowReader:
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
         return read & carried, carried, worth
+
+
+def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool, int]:
+    """Rank a stack by what it reads; one that also takes off what ends all lines is better."""
+    worth, stack, _, _ = tried
+    ends = any(isinstance(one, FoundEnd) for one in stack.wrappers)
+    return worth, ends, -len(stack.wrappers)
 
 
 def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:

@@ -22,7 +22,15 @@ from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
 from forensics.ingest.record_starts import Bytes, Flags, Offsets, find_strays
-from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer, unescape
+from forensics.ingest.text_buffer import (
+    TextBuffer,
+    gather_texts,
+    holds_breaks,
+    slice_texts,
+    to_buffer,
+    undo_breaks,
+    unescape,
+)
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
 from forensics.ingest.written_levels import is_level
 from forensics.lib.log_templates import TemplateError, compile_template
@@ -200,6 +208,25 @@ class FoundEnd(Wrapper):
             origins = pc.extract_regex(before, self.named).field("origin")
             origins = pc.binary_join_element_wise(GUESSED.encode(), origins, b"")
         return replace(texts, data=data, bounds=bounds, carried=carried, origins=origins)
+
+
+@dataclass(frozen=True)
+class EscapedBreaks(Wrapper):
+    """Line breaks and tabs of records are escaped, so that each record is one line."""
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line holds such a break."""
+        return holds_breaks(np.frombuffer(line, np.uint8))
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Undo them."""
+        everywhere = np.ones(len(texts), np.bool_)
+        data, bounds = to_buffer(undo_breaks(texts.to_arrow(), everywhere))
+        carried = np.diff(bounds) < np.diff(texts.bounds)
+        return replace(texts, data=data, bounds=bounds, carried=carried)
+
+
+ESCAPED_BREAKS = EscapedBreaks("escaped", (), (), Problem("", 1, "escaped"), splits_lines=False)
 
 
 def found_prefix(pattern: str, shown: str) -> FoundPrefix:

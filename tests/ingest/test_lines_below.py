@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from forensics.ingest.documents import find_document
+from forensics.ingest.text_buffer import undo_breaks
 from forensics.ingest.wrapper_detection import shipped_wrappers
 from tests.ingest.json_formats import Record, read_records
 from tests.ingest.sample_archives import LOGS
@@ -136,6 +139,25 @@ DRESSES: dict[str, Callable[[], str]] = {
             f"{line}\tkafka-1\tPrimaryResult\t{second(one).replace(' ', 'T')}.1234567Z"
         )
     ),
+    "a name behind and a time before every line": lambda: lines(
+        lambda line, one: f"{second(one).replace(' ', 'T')}Z {line} <kafka-1>"
+    ),
+    "escaped breaks in columns": lambda: each(
+        lambda one: f"{second(one)}\tb1\t{escaped(one.text)}"
+    ),
+    "escaped breaks in objects": lambda: each(
+        lambda one: json.dumps({"log": escaped(one.text) + "\n", "stream": "stdout"})
+    ),
+    "escaped breaks in a plain log": lambda: each(lambda one: one.text.replace("\n", "\\n")),
+    "blanks of lines below are lost": lambda: each(
+        lambda one: "kafka-1  | " + "\n".join(line.strip() for line in one.text.split("\n"))
+    ),
+    "a short and a full message": lambda: each(
+        lambda one: json.dumps(
+            {"short_message": one.text.split("\n")[0], "full_message": one.text, "level": 6}
+        )
+    ),
+    "newest first, behind a name": lambda: turned(lines(lambda line, _: f"kafka-1  | {line}")),
     "newest first, line by line": lambda: turned(
         lines(lambda line, one: f'{second(one).replace(" ", "T")}Z {{pod="kafka-1"}} {line}')
     ),
@@ -232,6 +254,14 @@ def test_blocks_of_any_size_give_the_same_records(name: str) -> None:
 )
 def test_lines_behind_names_are_no_printed_fields(text: str) -> None:
     assert find_document(text.encode() * 50, shipped_wrappers()) is None
+
+
+def test_escapes_in_the_strings_of_objects_stay() -> None:
+    line = rb'[t] INFO {"stack":"KafkaJSError: x\nError: y"} \n\tat a.b(C)'
+    texts = pa.array([line, rb"a: \n\tb.c = 1"], pa.binary())
+
+    both = undo_breaks(texts, np.ones(2, np.bool_)).to_pylist()
+    assert [line, b"a: \n\tb.c = 1"] == both
 
 
 def test_an_endless_line_among_fields_costs_no_memory() -> None:
