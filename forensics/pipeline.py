@@ -52,11 +52,13 @@ from forensics.events.zone_changes import settle_midnights, settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
+    ANY_CLUSTER,
     find_cluster_ids,
     leave_out_others,
     refuse_several_clusters,
 )
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
+from forensics.history.mixed_clusters import refuse_contradictions
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
@@ -225,7 +227,7 @@ def scan_archives(
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
-    _keep_one_cluster(engine, files, events, settings)
+    keep_one_cluster(engine, files, events, settings)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
@@ -263,15 +265,26 @@ def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> N
         notify(f"warning: {files}: {whose}{why}; the rest is read")
 
 
-def _keep_one_cluster(
-    engine: Engine, files: Mapping[str, FileAccount], events: Path, settings: Settings
-) -> None:
-    """Leave out the files and events of other clusters, or refuse them if none was asked for."""
+def keep_one_cluster(
+    engine: Engine,
+    files: Mapping[str, FileAccount],
+    events: Path,
+    settings: Settings,
+    *,
+    must_name: bool = True,
+) -> bool:
+    """Leave out the files and events of other clusters, or refuse them if none was asked for.
+
+    Return True if there were any.
+    """
+    if settings.cluster == ANY_CLUSTER:
+        return False
     ids = find_cluster_ids(events)
     if settings.cluster is None:
         refuse_several_clusters(files, ids)
-        return
-    others = leave_out_others(files, ids, settings.cluster)
+        refuse_contradictions(files, events)
+        return False
+    others = leave_out_others(files, ids, settings.cluster, must_name=must_name)
     for name, reason in others.items():
         files[name].leave_out(reason)
     if others:
@@ -283,6 +296,8 @@ def _keep_one_cluster(
         engine.map_batches(events, kept, keep, EVENTS)
         shutil.rmtree(events)
         kept.rename(events)
+    refuse_contradictions([name for name in files if name not in others], events)
+    return bool(others)
 
 
 def settle_events(

@@ -62,6 +62,8 @@ class AuditRequest:
     log_patterns: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     limits: Limits = DEFAULT_LIMITS
+    # the id of the cluster whose logs alone count
+    cluster: str | None = None
 
     @property
     def gives_logs(self) -> bool:
@@ -147,7 +149,9 @@ def _run(
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)
     notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
-    store = Store(files.begin(), digests, notes, request.node_map)
+    store = Store(
+        files.begin(), digests, notes, request.node_map, request.cluster, notify
+    )  # fmt: skip
     with ExitStack() as stack:
         engine = _LazyEngine(engines, stack, watch)
         figures: dict[str, Any] = {}

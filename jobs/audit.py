@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    CLUSTER_OPTION,
     COMMAND_OPTION,
     JSON_OPTION,
     LIMIT_OPTION,
@@ -53,6 +54,7 @@ from forensics.settings import SEVERITIES
 @MASTER_OPTION
 @RULES_OPTION
 @MAP_OPTION
+@CLUSTER_OPTION
 @PATTERN_OPTION
 @COMMAND_OPTION
 @LIMIT_OPTION
@@ -74,6 +76,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     master: str | None,
     packs: tuple[Path, ...],
     node_map: tuple[str, ...],
+    cluster: str | None,
     log_patterns: tuple[str, ...],
     commands: tuple[str, ...],
     limit_words: tuple[str, ...],
@@ -116,7 +119,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
         archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
         fail_on=fail_on, strict=strict, command=command_words(),
         node_map=node_map, log_patterns=log_patterns, commands=commands,
-        limits=parse_limits(limit_words),
+        limits=parse_limits(limit_words), cluster=cluster,
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)

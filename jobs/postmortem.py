@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forensics.cli.app import (
+    CLUSTER_OPTION,
     COMMAND_OPTION,
     JSON_OPTION,
     LIMIT_OPTION,
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
 @RULES_OPTION
 @MAP_OPTION
 @PATTERN_OPTION
-@click.option(
-    "--cluster", metavar="ID", help="Of logs of several clusters look at those of this one alone."
-)
+@CLUSTER_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",

@@ -42,6 +42,10 @@ STRICT_OPTION = click.option(
     "--strict", is_flag=True, help="End with 4 if something could not be read."
 )
 # The options of every command that reads logs.
+CLUSTER_OPTION = click.option(
+    "--cluster", metavar="ID",
+    help="Of logs of several clusters look at those of this one alone; 'any' reads all as one.",
+)  # fmt: skip
 MAP_OPTION = click.option(
     "--map",
     "node_map",
@@ -279,6 +283,7 @@ def _translate_errors() -> Iterator[None]:
         message = "there is not enough memory; see `ulimit -v` and the limits of the container"
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
+        click.echo("interrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 

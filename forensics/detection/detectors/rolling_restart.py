@@ -38,8 +38,7 @@ def _finding(context: DetectionContext, roll: Sequence[RollingStop]) -> Finding:
     refused = _find_refused(context, roll, late) if late else []
     harm = _describe_harm(leaderless, refused)
     brokers = [stop.absence.broker for stop in roll]
-    shown = [row for stop in roll for row in [*[*stop.late.values()][:_SHOWN], stop.whole] if row]
-    cited = [row["evidence"][0] for row in shown if row["evidence"]]
+    cited = [line for stop in roll for line in (*stop.evidence, *stop.whole)]
     lines = [line for stop in roll for line in _stop_lines(stop)]
     names = ", ".join(map(str, brokers))
     return context.finding(
@@ -77,7 +76,7 @@ def _describe_stop(roll: Sequence[RollingStop], stop: RollingStop) -> str:
     """Say how soon a broker was stopped after the one before it, and what was not in sync."""
     before = roll[roll.index(stop) - 1].absence
     apart = (stop.absence.begin - (before.end or before.begin)) / SECOND
-    broker, count = stop.absence.broker, quantity(len(stop.late), "partition")
+    broker, count = stop.absence.broker, quantity(len({*stop.late}), "partition")
     when = (
         f"{apart:.1f} s after broker {before.broker} came back"
         if apart >= 0

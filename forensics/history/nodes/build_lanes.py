@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes import broker_states
-from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_cluster_absences
+from forensics.history.nodes.broker_states import (
+    FOREVER,
+    Absence,
+    EvidenceRow,
+    Span,
+    find_cluster_absences,
+)
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_processes import ControllerHistory
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, VoidActs
@@ -30,7 +36,6 @@ from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
-_FOREVER = 1 << 62
 # Controllers repeat each other's news within that.
 _ECHO = 5 * SECOND
 # A controller goes on to apply what it has read for a while after it logs that it has caught up.
@@ -41,7 +46,7 @@ _LEAVING = frozenset({"process_stopping", "process_stopped", "process_failed"})
 
 Row = dict[str, Any]
 Roles = Mapping[str, str | None]
-# Begin, end (`_FOREVER`: until the logs end), and a line that shows it.
+# Begin, end (`FOREVER`: until the logs end), and a line that shows it.
 Gap = tuple[int, int, EvidenceRow]
 
 
@@ -65,12 +70,12 @@ def _find_gaps(node: str, coverage: Coverage) -> Iterator[Gap]:
             yield begin, end, gap.evidence
     if logs and not coverage.reaches_end(node):
         last = max(logs, key=lambda log: log.last)
-        yield last.last, _FOREVER, last.ends[1]
+        yield last.last, FOREVER, last.ends[1]
 
 
 def _is_observed(node: str, gap: Gap, coverage: Coverage, terms: Iterable[ControllerTerm]) -> bool:
     """Return True if the log of another node that was the active controller covers the gap."""
-    begin, end = gap[0], coverage.end if gap[1] == _FOREVER else gap[1]
+    begin, end = gap[0], coverage.end if gap[1] == FOREVER else gap[1]
     return any(
         term.node != node
         and term.span.state == "active"
@@ -85,14 +90,14 @@ def _is_observed(node: str, gap: Gap, coverage: Coverage, terms: Iterable[Contro
 
 def _mark_gap(span: Span, gap: Gap) -> Iterator[Span]:
     begin, end, line = gap
-    span_end = _FOREVER if span.end is None else span.end
+    span_end = FOREVER if span.end is None else span.end
     if span.state not in _ALIVE or span_end <= begin or end <= span.begin:
         yield span
         return
     start, stop = max(begin, span.begin), min(end, span_end)
     if start > span.begin:
         yield replace(span, end=start)
-    yield Span("unknown", start, None if stop == _FOREVER else stop, [line])
+    yield Span("unknown", start, None if stop == FOREVER else stop, [line])
     if stop < span_end:
         yield replace(span, begin=stop)
 

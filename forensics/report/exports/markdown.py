@@ -102,7 +102,7 @@ def _when(run: RunOutput) -> str:
 
 def _section(title: str, lines: Sequence[SummaryLine], mark: str = "- ") -> Iterator[str]:
     if lines:
-        yield f"## {title}\n\n"
+        yield f"## {title}\n"
         yield from (f"{mark}{_inline(line.text)}\n" for line in lines)
         yield "\n"
 
@@ -125,7 +125,7 @@ def _story(run: RunOutput) -> Iterator[str]:
     rows, left = build_story(run) if run.incidents else ([], 0)
     if not rows:
         return
-    yield "## What happened\n\n"
+    yield "## What happened\n"
     told = set()
     for row in sorted(rows, key=lambda row: row.at):
         is_end = row.group == "recovery" and row.subject.lower() not in row.text.lower()
@@ -140,24 +140,25 @@ def _evidence(findings: Sequence[SavedFinding]) -> Iterator[str]:
     """Quote the first lines that each finding rests on."""
     if not findings:
         return
-    yield "## Evidence\n\n"
+    yield "## Evidence\n"
     for finding in findings[:MAX_FINDINGS]:
         yield f"- {code_span(finding.id)} {escape(finding.severity)}: "
         yield f"{escape(finding.title or detector_label(finding.detector))}\n"
-    quotes = [
-        f"{finding.id} {line.file}:{line.line}  {line.text}"[:MAX_LINE]
-        for finding in findings[:MAX_FINDINGS]
-        for line in finding.evidence[:MAX_LINES]
-    ]
-    yield f"\n{fenced_block(quotes)}\n\n" if quotes else "\n"
+        for line in finding.evidence[:MAX_LINES]:
+            yield f"  {code_span(f'{line.file}:{line.line}  {line.text}'[:MAX_LINE])}\n"
+    yield "\n"
     yield _more(len(findings) - MAX_FINDINGS, "finding")
 
 
 def _routine(run: RunOutput, quiet: Sequence[SavedFinding]) -> Iterator[str]:
-    """Write findings of level low and info, those of one kind in one line."""
+    """Count findings of level low and info; name their kinds where there is nothing else."""
     if not quiet:
         return
-    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    if run.incidents:
+        ids = join_names([code_span(one.id) for one in quiet], MAX_NAMES)
+        yield f"{count(len(quiet), 'finding')} of level low or info: {ids}\n\n"
+        return
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n"
     lines = merge_routine(run, quiet)
     for line in lines[:MAX_ROUTINE]:
         ids = join_names([code_span(one.id) for one in line.findings], 3)
@@ -168,7 +169,7 @@ def _routine(run: RunOutput, quiet: Sequence[SavedFinding]) -> Iterator[str]:
 def _list_quiet(quiet: Sequence[SavedFinding]) -> Iterator[str]:
     if not quiet:
         return
-    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n"
     for finding in quiet[:MAX_ROWS]:
         yield f"- {code_span(finding.id)} {escape(finding.severity)}: {escape(finding.title)}\n"
     yield _more(len(quiet) - MAX_ROWS, "finding")
@@ -205,7 +206,7 @@ def _data_loss(run: RunOutput) -> Iterator[str]:
     rows, total = loss_rows(run.findings), sum_losses(run.findings)
     if not rows or not total:
         return
-    yield f"## Data loss: {escape(str(total))}\n\n"
+    yield f"## Data loss: {escape(str(total))}\n"
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:MAX_ROWS]:
@@ -237,7 +238,7 @@ def _blind_spots(run: RunOutput, most: int) -> Iterator[str]:
     ]
     if not lines:
         return
-    yield "## What could not be seen\n\n"
+    yield "## What could not be seen\n"
     yield from (f"- {line}\n" for line in lines[:most])
     yield "\n" + _more(len(lines) - most, "thing")
 
