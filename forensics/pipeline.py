@@ -11,7 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
+from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
@@ -106,6 +106,8 @@ _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches"
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
 _NUMBERS = re.compile(r"\d[\d,]*")
+# Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
+_BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
 _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
@@ -142,10 +144,12 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library()
+            preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
-            engine = stack.enter_context(open_spark(settings.master, watch.listener))
+            engine = stack.enter_context(
+                open_engine(settings.engine, settings.master, watch.listener)
+            )
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -153,6 +157,18 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def open_engine(
+    name: str, master: str | None, listener: ProgressListener = SILENT
+) -> AbstractContextManager[Engine]:
+    """Open what runs the stages: Spark on `master`, or this process."""
+    if name == "local":
+        return nullcontext(LocalEngine(listener, MAX_BYTES))
+    # Only who asks for it waits for its modules.
+    from forensics.engine.spark import open_spark  # noqa: PLC0415
+
+    return open_spark(master, listener)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
@@ -306,7 +322,7 @@ def settle_events(
     """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
     finalize = make_event_finalizer(files)
     if not write_unrepeated(engine, staged, finalize, events, files, settings.staging):
-        engine.map_batches(staged, events, finalize, EVENTS)
+        engine.map_batches(staged, events, finalize, EVENTS, _BY_KIND)
 
 
 def write_unrepeated(  # noqa: PLR0913, PLR0917
@@ -335,7 +351,7 @@ def write_unrepeated(  # noqa: PLR0913, PLR0917
         mark, whole = repeated_lines.CutMarker(cut), scratch / "marked_whole"
         engine.map_batches(marked, whole, mark, repeated_lines.MARKED)
         marked = whole
-    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
+    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS, _BY_KIND)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
         counts,

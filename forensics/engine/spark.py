@@ -41,7 +41,7 @@ from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
-from forensics.lib.arrow_io import take_system_memory
+from forensics.lib.arrow_io import ROWS_OF_GROUP, take_system_memory
 from forensics.lib.deterministic_parquet import DeterministicWriter
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
@@ -236,11 +236,18 @@ class SparkEngine:
         keep_written(attempts, {row["name"]: row["rows"] for row in found}, target)
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
+        """Pass a table through a function of batches; each file is sorted by `order`."""
         table = self.session.read.parquet(_file_uri(source))
         result = table.mapInArrow(transform, from_arrow_schema(schema))
+        if order:
+            result = result.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in order))
         result.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
 
     def map_partitions(
@@ -476,7 +483,11 @@ def _file_uri(path: Path) -> str:
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
 # A reader of these files holds one row group at a time, and needs memory for all of it.
-_SMALL_ROW_GROUPS = {"parquet.block.size": str(16 << 20)}
+# The size is that of compressed rows, of which a million may be as short.
+_SMALL_ROW_GROUPS = {
+    "parquet.block.size": str(16 << 20),
+    "parquet.block.row.count.limit": str(ROWS_OF_GROUP),
+}
 _SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.documents.document_reader import DocumentLines, ProbedLines, read_events
-from forensics.events.documents.facts import MAX_WHOLE_BYTES
+from forensics.events.documents.facts import MAX_WHOLE_BYTES, Line
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
 from forensics.events.file_accounts import SEARCHED_BYTES
@@ -38,7 +38,8 @@ from forensics.ingest.archive_reader import (
 )
 from forensics.ingest.container_accounts import CONTAINER_SPLIT, ContainerAccount
 from forensics.ingest.conversion_patterns import find_patterns
-from forensics.ingest.documents import Splitter
+from forensics.ingest.documents import DocumentSplitter, Splitter
+from forensics.ingest.json_documents import SECTION
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
@@ -131,10 +132,17 @@ class Scanner:
         unknown = opened.wrappers is not None and opened.wrappers.is_found
         if opened.headless and opened.windows:
             unknown = not opened.windows.finds_records(opened.head)
-        if document := recognise(opened.head, headless=unknown):
+        document = recognise(opened.head, headless=unknown)
+        in_document = isinstance(opened.splitter, DocumentSplitter) and not opened.headless
+        section = SECTION.search(opened.head) if in_document else None
+        if document and not (in_document and (document.is_counted or section)):
             yield from self._read_document(document, piece, opened)
             return
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
+        if document and section and piece.number == 0:
+            # What stands before the logs of a dump tells of the machines.
+            lines = DocumentLines([opened.head[: section.start()]])
+            yield from self._read_facts(document, lines, piece, summary)
         extracted: list[pa.RecordBatch] = []
         size = 0
         # What the machine says between the lines of Kafka; a file is read for it as a whole.
@@ -144,9 +152,8 @@ class Scanner:
         for block, final in opened.blocks:
             summary.add_block(block)
             if host:
-                for events in read_events(host, probed.feed(block, final=final), piece.file):
-                    summary.events += len(events)
-                    yield _to_staged(events, piece)
+                told = probed.feed(block, final=final)
+                yield from self._read_facts(host, told, piece, summary)
             records = splitter.feed(block, final=final)
             if records is not None:
                 summary.add_records(records, splitter)
@@ -162,6 +169,15 @@ class Scanner:
             summary.note_head(opened, reader)
         yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
 
+    @staticmethod
+    def _read_facts(
+        document: Format, lines: Iterable[Line], piece: FilePart, summary: _PieceSummary
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the facts that some lines of a document state."""
+        for events in read_events(document, lines, piece.file):
+            summary.events += len(events)
+            yield _to_staged(events, piece)
+
     def _read_document(
         self, document: Format, piece: FilePart, opened: OpenedPart
     ) -> Iterator[pa.RecordBatch]:
@@ -170,9 +186,7 @@ class Scanner:
         found: list[int] = []
         blocks = _search_blocks(self.reader, summary.watch(opened.blocks), found)
         lines = DocumentLines(() if piece.number else blocks)
-        for events in read_events(document, lines, piece.file):
-            summary.events += len(events)
-            yield _to_staged(events, piece)
+        yield from self._read_facts(document, lines, piece, summary)
         lines.drain()
         if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
             summary.note_cut()

@@ -21,8 +21,7 @@ from forensics.ingest.json_objects import ObjectReader, find_records
 from forensics.ingest.json_wrappers import decode_loosely
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.ingest.text_buffer import undo_escapes
-from forensics.ingest.wrapper_base import GUESSED
-from forensics.ingest.written_levels import is_level
+from forensics.ingest.writer_fields import with_name
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 _DELIMITERS = ",;\t|"
@@ -32,9 +31,7 @@ _LENGTH = 8
 # What Excel is told of the delimiter, before the header.
 _DELIMITER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.\r?\n?$")
 _CLOCK = re.compile(r"[0-9]:[0-9]{2}:[0-9]{2}")
-# A column of so few names may say who wrote the rows.
-_FEW_NAMES, _FEW_RECORDS = 24, 3
-_NAME = re.compile(r"[A-Za-z][\w.@/-]{0,80}")
+_FEW_RECORDS = 3
 _SAME_LENGTH = 0.9
 
 
@@ -54,11 +51,8 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     return delimiter, [name.strip() for name in names]
 
 
-class _Rows(ABC):
+class Rows(ABC):
     """What tables and journals have in common: parts of the text, one after the other."""
-
-    # Whether who wrote a row is only guessed.
-    guesses = False
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
         self.readers = readers
@@ -98,15 +92,13 @@ class _Rows(ABC):
         for reader in self.readers:
             told = reader.read(node)
             if told is not None:
-                if self.guesses and told.origin:
-                    told = told._replace(origin=GUESSED + told.origin)
                 return make_piece(begin, (first, last), told)
         if any(node.values()):
             self.unread_lines += last - first + 1
         return None
 
 
-class TableDocument(_Rows):
+class TableDocument(Rows):
     """Reads a table; a line break inside quotes does not end a row."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
@@ -181,12 +173,6 @@ class TableDocument(_Rows):
             yield width == len(names), self._name(part)
 
 
-class GuessedTable(TableDocument):
-    """A table in which no known name tells who wrote the rows, but some column may."""
-
-    guesses = True
-
-
 def find_table(head: bytes, readers: Sequence[ObjectReader]) -> TableDocument | None:
     """Read a table whose header has a known name for messages, or a column of whole records."""
     first, _, rest = head.partition(b"\n")
@@ -201,14 +187,10 @@ def find_table(head: bytes, readers: Sequence[ObjectReader]) -> TableDocument | 
         column = _find_column(head, readers)
         if column is None:
             return None
-        readers = [_with(reader, "message", [column]) for reader in readers]
+        readers = [with_name(reader, "message", column) for reader in readers]
     pieces = TableDocument(readers).feed(head, final=False)
     if not any(piece.whole for piece in pieces):
         return None
-    if not any(piece.origin for piece in pieces):
-        writers = _find_writers(head, readers)
-        if writers:
-            return GuessedTable([_with(reader, "host", writers) for reader in readers])
     return TableDocument(readers)
 
 
@@ -218,10 +200,6 @@ def _count_cells(row: bytes, delimiter: str) -> int:
         return len(next(csv.reader(text, delimiter=delimiter), []))
     except csv.Error:
         return 0
-
-
-def _with(reader: ObjectReader, role: str, columns: Sequence[str]) -> ObjectReader:
-    return ObjectReader({**reader.names, role: (*columns, *reader.names[role])})
 
 
 def _find_column(head: bytes, readers: Sequence[ObjectReader]) -> str | None:
@@ -234,21 +212,6 @@ def _find_column(head: bytes, readers: Sequence[ObjectReader]) -> str | None:
     return key if count >= min(_FEW_RECORDS, len(rows)) else None
 
 
-def _find_writers(head: bytes, readers: Sequence[ObjectReader]) -> list[str]:
-    """Find columns of few names, of which one may say who wrote a row."""
-    values: dict[str, set[str]] = {}
-    for _, row in TableDocument(readers).rows(head):
-        for key, value in row.items():
-            if isinstance(value, str) and len(values.setdefault(key, set())) <= _FEW_NAMES:
-                values[key].add(value)
-    return [
-        key
-        for key, some in values.items()
-        if 1 < len(some) <= _FEW_NAMES
-        and all(_NAME.fullmatch(one) and not is_level(one.encode()) for one in some)
-    ][:1]
-
-
 def _read_labels(name: str, value: str) -> Any:
     """Read the object of a cell that holds labels; a message may be an object itself."""
     if value[:2] != '{"' or not name.lower().endswith(("labels", "attributes", "resource")):
@@ -257,7 +220,7 @@ def _read_labels(name: str, value: str) -> Any:
     return node if isinstance(node, dict) else value
 
 
-class JournalDocument(_Rows):
+class JournalDocument(Rows):
     """Reads what `journalctl -o export` writes: fields on lines, an empty line after each entry."""
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,8 @@ which is then read as any log is; each event keeps the place in the file where i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,13 +18,27 @@ import pyarrow as pa
 
 from forensics.ingest.csv_documents import JournalDocument, find_table
 from forensics.ingest.document_pieces import Document, Piece, line_time
-from forensics.ingest.field_documents import find_fields
-from forensics.ingest.json_documents import JsonDocument
-from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.field_documents import FieldsDocument, find_fields
+from forensics.ingest.json_documents import SECTION, JsonDocument
+from forensics.ingest.json_objects import ObjectReader, find_records
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.printed_documents import (
+    RubyDocument,
+    XmlDocument,
+    YamlDocument,
+    looks_like_ruby,
+    looks_like_xml,
+    looks_like_yaml,
+)
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
 from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.writer_fields import (
+    GUESSED_ROLE,
+    Recorder,
+    find_writer_field,
+    with_name,
+)
 
 # Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
 _MARK = b"\x01"
@@ -36,6 +51,8 @@ _ENOUGH = 32
 _SAMPLE = 24
 # An object begins on one of so many lines, if the file has any.
 _FIRST_LINES = 64
+# So many records under one key are no accident.
+_FEW = 3
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
 _JOURNAL = b"__CURSOR="
 # What a record begins with behind a collector's time or none, and how Kafka's end.
@@ -45,7 +62,7 @@ _HEAD = re.compile(
 _HEAD_REACH = 300
 _WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
 _FRAME = re.compile(rb"(?:^|\s)at [\w.$/@]+\(")
-_NEARLY_ALL, _FEW, _MANY = 0.95, 3, 4
+_NEARLY_ALL, _MANY = 0.95, 4
 # What is held of a piece beside its text.
 _PIECE_BYTES = 300
 
@@ -60,10 +77,35 @@ class Splitter(Protocol):
         """Take the next block; return the records that are complete now, if any."""
 
 
+_PRINTED: tuple[tuple[Callable[[bytes], bool], type[Document]], ...] = (
+    (looks_like_xml, XmlDocument),
+    (looks_like_ruby, RubyDocument),
+    (looks_like_yaml, YamlDocument),
+)
+
+
 def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     """Find how a file must be read as a whole, by its head; None if it is read line by line."""
     readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
-    return _judge(head[:HEAD_BYTES], readers) if readers else None
+    head = head[:HEAD_BYTES]
+    document = _judge(head, readers) if readers else None
+    if document is None:
+        return None
+    recorders = [Recorder(reader) for reader in document.readers]
+    renew(document, recorders).feed(head, final=True)
+    found = [find_writer_field(one.seen) for one in recorders]
+    named = [
+        with_name(reader, GUESSED_ROLE, field) if field else reader
+        for reader, field in zip(document.readers, found, strict=True)
+    ]
+    return renew(document, named)
+
+
+def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
+    """Return a document of the same kind that was fed nothing."""
+    if isinstance(document, FieldsDocument):
+        return FieldsDocument(readers, document.form)
+    return type(document)(readers)
 
 
 def preview(document: Document, head: bytes) -> bytes:
@@ -77,12 +119,20 @@ def preview(document: Document, head: bytes) -> bytes:
 def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
     if head.startswith(_JOURNAL):
         return JournalDocument(readers)
+    for looks, printed in _PRINTED:
+        if looks(head):
+            pieces = printed(readers).feed(head, final=True)
+            if any(piece.whole for piece in pieces):
+                return printed(readers)
     fields = find_fields(head, readers)
     if fields is not None:
         return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
-        return JsonDocument(readers) if _is_document(head, readers) else None
+        for some in (readers, _learn(head, readers)):
+            if some and _is_document(head, some):
+                return JsonDocument(some)
+        return None
     return find_table(head, readers) or (LinesDocument(readers) if _is_turned(head) else None)
 
 
@@ -146,10 +196,22 @@ class LinesDocument:
         return pieces
 
 
+def _learn(head: bytes, readers: Sequence[ObjectReader]) -> Sequence[ObjectReader]:
+    """Find the key that holds whole records in objects of several lines, where no name tells it."""
+    recorders = [Recorder(reader) for reader in readers]
+    JsonDocument(recorders).feed(head, final=True)
+    nodes = [node for node, told in recorders[0].seen if told is None]
+    keys = Counter(key for node in nodes for key in set(find_records(node)))
+    key, count = min(keys.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
+    return [with_name(reader, "message", key) for reader in readers] if count >= _FEW else []
+
+
 def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
     """Tell objects that take several lines, or hold many records, from those of a line each."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
     sample = JsonDocument(readers).feed(head, final=True)
+    if SECTION.search(head):
+        return True
     if not any(piece.whole for piece in sample):
         return False
     whole = [line for line in lines if _is_whole(line, readers)]

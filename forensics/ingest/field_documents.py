@@ -16,6 +16,7 @@ from typing import Any
 from forensics.ingest.document_pieces import Piece, make_piece
 from forensics.ingest.json_objects import ObjectReader, is_whole_record
 from forensics.ingest.record_starts import MAX_RECORD
+from forensics.ingest.writer_fields import with_name
 
 _FIELD = re.compile(
     rb"([ \t]*(?:-> )?)([A-Za-z_@][\w.@$ /-]{0,60}?)[ \t]*"
@@ -133,7 +134,7 @@ class FieldsDocument:
         """Begin before the first line."""
         self.readers = readers
         self.unread_lines = 0
-        self._form = form
+        self.form = form
         self._tail = b""
         self._offset = self._number = self._skipped = 0
         self._fields: dict[str, str] = {}
@@ -168,7 +169,7 @@ class FieldsDocument:
         return pieces
 
     def _take(self, line: bytes, pieces: list[Piece]) -> None:
-        form = self._form
+        form = self.form
         if form is None:
             return
         field = _split(line)
@@ -199,7 +200,7 @@ class FieldsDocument:
     def _add_below(self, line: bytes) -> None:
         """Add a later line of a message, without what was put before it."""
         assert self._place is not None
-        if self._form is not None and self._form.message[1] == b"|":
+        if self.form is not None and self.form.message[1] == b"|":
             line = re.sub(rb"^[ \t]*\| ?", b"", line)
             self._message[-1] = re.sub(rb"[ \t]*\+$", b"", self._message[-1])
         elif line[: self._width].isspace() and len(line) > self._width:
@@ -211,14 +212,14 @@ class FieldsDocument:
 
     def _finish(self, pieces: list[Piece]) -> None:
         """Give out the record that ends here."""
-        if self._place is not None and self._form is not None:
+        if self._place is not None and self.form is not None:
             offset, first, last = self._place
             text = b"\n".join(self._message).rstrip(b"\n")
-            typed = _TYPED.match(text) if self._form.typed else None
+            typed = _TYPED.match(text) if self.form.typed else None
             if typed and text.endswith(b")"):
                 text = text[typed.end() : -1]
             node: dict[str, Any] = {
-                **self._fields, self._form.name: text.decode("utf-8", "replace")
+                **self._fields, self.form.name: text.decode("utf-8", "replace")
             }  # fmt: skip
             for reader in self.readers:
                 told = reader.read(node, self._around)
@@ -246,10 +247,7 @@ def find_fields(head: bytes, readers: Sequence[ObjectReader]) -> FieldsDocument 
     form = find_form(head)
     if form is None:
         return None
-    named = [
-        ObjectReader({**one.names, "message": (form.name, *one.names["message"])})
-        for one in readers
-    ]
+    named = [with_name(reader, "message", form.name) for reader in readers]
     pieces = FieldsDocument(named, form).feed(head, final=False)
     if sum(piece.whole for piece in pieces) < _MIN_RECORDS:
         return None

@@ -52,9 +52,14 @@ class GapPart:
     # Whether it may name who wrote the line.
     names: bool = False
 
+    @property
+    def varies(self) -> bool:
+        """Whether it differs from line to line."""
+        return self.pattern != re.escape(self.shown)
 
-def gap_parts(examples: Sequence[str]) -> tuple[GapPart, ...]:
-    r"""Return the parts that fit (nearly) all examples of a gap.
+
+def gap_parts(examples: Sequence[str], *, all_fit: bool = False) -> tuple[GapPart, ...]:
+    r"""Return the parts that fit (nearly) all examples of a gap; all of them if `all_fit`.
 
     >>> "".join(part.pattern for part in gap_parts([" 1: [", "12: ["]))
     '[ \\t]*[0-9]+:\\ \\['
@@ -68,7 +73,12 @@ def gap_parts(examples: Sequence[str]) -> tuple[GapPart, ...]:
     form, count = max(forms.items(), key=lambda item: (item[1], item[0]))
     if count < _AGREE * len(examples):
         return _loose(examples)
-    return tuple(_align([one for one in cut if _form(one) == form], len(form)))
+    parts = tuple(_align([one for one in cut if _form(one) == form], len(form)))
+    if all_fit and count < len(examples):
+        either = (parts, _loose(examples))
+        pattern = "|".join("".join(part.pattern for part in one) for one in either)
+        return (GapPart("loose", f"(?:{pattern})", "".join(part.shown for part in parts)),)
+    return parts
 
 
 def _form(tokens: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from forensics.ingest.wrapper_base import GUESSED
+
 # Deeper nests hold nothing of a record; no hostile object costs more.
 _MAX_DEPTH = 8
 _MAX_PLANS = 4096
@@ -29,9 +31,11 @@ _ASIDE = {
 }  # fmt: skip
 _PARTS = ("message", "time", "level", "logger", "component", "more")
 _WRITER = ("pod", "container", "host", "program")
-ROLES = (*_PARTS, *_WRITER)
+# The role of a field that may say who wrote a line, where no known name does.
+GUESSED_ROLE = "guessed"
+ROLES = (*_PARTS, *_WRITER, GUESSED_ROLE)
 # What may also stand in a nest that holds no record.
-_OUTSIDE = {*_WRITER, "more"}
+_OUTSIDE = {*_WRITER, GUESSED_ROLE, "more"}
 
 # A line that brings its own time: up to a few signs, a date or a day's name, and a clock.
 _OWN_HEAD = re.compile(
@@ -51,6 +55,7 @@ _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
+    "SEVERE": "ERROR",
 }  # fmt: skip
 # The numbers of syslog, and from 10 on those of bunyan and pino.
 _SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
@@ -102,6 +107,11 @@ def is_whole_record(text: str) -> bool:
 def has_own_time(text: str) -> bool:
     """Return True if a text begins with a time, as the lines of most logs do."""
     return _OWN_HEAD.match(text) is not None
+
+
+def begins_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
 
 
 def fold_key(key: str) -> str:
@@ -192,7 +202,7 @@ class ObjectReader:
         record = None if whole else self._write_record(node, message, found)
         if record is None and values.get("logger") in _OBJECTS_AS_LINES:
             return None
-        origin = _join_origin(values) if not values.keys().isdisjoint(_WRITER) else ""
+        origin = _join_origin(values)
         return ReadObject(record or message, origin, record is not None, values.get("time"))
 
     def read_frame(self, node: Mapping[str, Any], key: str) -> str | None:
@@ -218,7 +228,7 @@ class ObjectReader:
         for key, folded, nests, roles in plan if plan is not None else self._make_plan(above, node):
             value = node[key]
             if type(value) is list:
-                value = _unlist(value)
+                value = _unlist(value, roles)
             if type(value) is dict:
                 if roles and roles[0][0] in ("more", "time"):
                     found.offer(roles[0][0], (0, roles[0][1], depth), value)
@@ -319,12 +329,20 @@ def _rate_message(value: str, rank: int) -> int:
     return 0 if _OWN_HEAD.match(value) else 1 + rank
 
 
-def _unlist(value: list[Any]) -> object:
-    """Return the one value of a list, its bytes as text, or its pairs of names and values."""
+def _unlist(value: list[Any], roles: _Roles) -> object:
+    """Return the one value of a list, its bytes as text, or its pairs of names and values.
+
+    Of several texts a message is the whole line, if there is one; a stack trace is all of them.
+    """
     if len(value) == 1 and not isinstance(value[0], dict):
         return value[0]
     if value and all(type(one) is int and 0 <= one < 256 for one in value):
         return bytes(value).decode("utf-8", "replace")
+    if roles and value and all(type(one) is str for one in value):
+        if any(role == "more" for role, _ in roles):
+            return "\n".join(value)
+        if any(role == "message" for role, _ in roles):
+            return next((one for one in value if _OWN_HEAD.match(one)), None)
     return dict(read_pairs(value))
 
 
@@ -344,6 +362,11 @@ def read_pairs(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 def _join_origin(values: Mapping[str, Any]) -> str:
     """Name who wrote a line: the pod and its container, the container, or the host."""
+    guessed = values.get(GUESSED_ROLE)
+    if isinstance(guessed, str) and len(guessed) <= _MAX_NAME:
+        return GUESSED + guessed.strip("/")
+    if values.keys().isdisjoint(_WRITER):
+        return ""
     pod, container, host, program = (
         one.strip("/") if isinstance(one, str) and len(one) <= _MAX_NAME else ""
         for one in (values.get(role) for role in _WRITER)

@@ -22,6 +22,7 @@ from forensics.ingest.json_objects import ObjectReader, ReadObject, find_line_pa
 from forensics.ingest.record_starts import MAX_RECORD, PADDING, Bytes
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.writer_fields import GUESSED_ROLE, find_writer_field
 
 _OBJECT, _ARRAY = b"{", b"["
 # What may stand before an object: the columns of Fluentd's files (time, tag), the tag and the time
@@ -149,11 +150,19 @@ class JsonWrapper(Wrapper):
         return replace(self, names={**self.names, "message": (key, *self.names["message"])})
 
     def settle(self, lines: Sequence[bytes]) -> JsonWrapper:
+        """Find what some lines tell of the others: where records stand, and who wrote them."""
+        nodes = [node for node in map(self._parse, lines) if node is not None]
+        settled = self._settle_place(nodes)
+        field = find_writer_field([(node, settled.reader.read(node)) for node in nodes])
+        if field is None:
+            return settled
+        return replace(settled, names={**settled.names, GUESSED_ROLE: (field,)})
+
+    def _settle_place(self, nodes: Sequence[Mapping[str, Any]]) -> JsonWrapper:
         """Find the place of whole records, where other strings of the objects could be lines.
 
         What stands there in other objects is a line, too, such as those of a stack trace.
         """
-        nodes = [node for node in map(self._parse, lines) if node is not None]
         paths = Counter(path for node in nodes if (path := find_line_path(node)))
         if len(paths) != 1:
             return self

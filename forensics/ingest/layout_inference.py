@@ -36,6 +36,7 @@ _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
+_CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 _END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
@@ -127,6 +128,8 @@ def infer_layout(
         return ()
     prefix, pattern = LinePattern(), LinePattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
+    before = (gap_parts(head.gaps(at)) for at in range(min(begin + 1, len(head.kinds))))
+    prefix.names_differ = any(part.names and part.varies for parts in before for part in parts)
     for at in range(begin):
         prefix.add_named(gap_parts(head.gaps(at)))
         prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
@@ -260,7 +263,7 @@ def _is_regular(kind: str, at: int, some: list[tuple[str, tuple[_Element, ...]]]
     ]
     if len(gaps) < max(3, 0.1 * len(some)):
         return False
-    parts = gap_parts(gaps)
+    parts = [part for part in gap_parts(gaps) if part.varies]
     return len(parts) <= _REGULAR_PARTS and all(part.kind != "loose" for part in parts)
 
 
@@ -325,11 +328,11 @@ def _read_head(
         else:
             split = None if pattern.has_logger else _split_logger(gaps, loggers)
             if split:
-                pattern.add_parts(gap_parts(split[0]))
+                pattern.add_parts(gap_parts(split[0], all_fit=True))
                 _add_logger(pattern, split[2])
                 pattern.add_parts(gap_parts(split[1]))
             else:
-                pattern.add_parts(gap_parts(gaps))
+                pattern.add_parts(gap_parts(gaps, all_fit=True))
         if at == head.own_time:
             time = choose_order(head.kinds[at], head.texts(at))
             pattern.add(f"(?:{time.pattern})", f"%d{{{_shown_time(head.texts(at)[0])}}}")
@@ -479,10 +482,15 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     if share < _MIN_LOGGERS or not (sign or dotted or share > _SHARE):
         return share, None
     pattern = LinePattern()
-    parts = gap_parts([before for before, _, _ in some])
+    # Threads of other forms may stand there, too.
+    alike = [one for (_, other), found in groups.items() if other == sign for one in found]
+    parts = gap_parts([before for before, _, _ in alike], all_fit=True)
     pattern.add_parts(parts)
     loose = any(part.kind == "loose" for part in parts)
     logger = _DOTTED if dotted and (loose or not sign) else _LOGGER
+    if loose and not dotted and all(name.rpartition(".")[2][:1].isupper() for _, name, _ in some):
+        # What stands before it may end in a word, too, such as the client of a thread.
+        logger = _CLASS
     gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
     place = _METHOD if 2 * methods > len(rests) else _PLACE
     pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")

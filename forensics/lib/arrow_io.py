@@ -22,6 +22,8 @@ from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
 
+# Rows of a group in a file: a reader holds a whole group, and skips those that have nothing for it.
+ROWS_OF_GROUP = 50_000
 # Rows held as dictionaries at once; a row of events takes about a kilobyte.
 _MAX_ROWS = 5000
 
@@ -99,7 +101,7 @@ def read_batches(
     table: Path | ds.Dataset,
     columns: Sequence[str] | None = None,
     where: ds.Expression | None = None,
-    rows: int = 50_000,
+    rows: int = ROWS_OF_GROUP,
 ) -> Iterator[pa.RecordBatch]:
     """Read a table that grows with the archive, a few thousand rows at a time.
 
@@ -130,8 +132,27 @@ def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
     return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
 
 
+def write_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path, rows: int = ROWS_OF_GROUP
+) -> None:
+    """Write batches as a folder of one Parquet file, without holding them all."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    held: list[pa.RecordBatch] = []
+    waiting = 0
+    with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
+        for batch in batches:
+            held.append(batch)
+            waiting += len(batch)
+            if waiting >= rows:
+                writer.write_table(pa.Table.from_batches(held, schema))
+                held, waiting = [], 0
+        writer.write_table(pa.Table.from_batches(held, schema))
+
+
 def write_table(table: pa.Table, target: Path) -> None:
     """Write a small table as a folder of one Parquet file."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    pq.write_table(table, target / "part-0.parquet", compression="zstd")
+    path = target / "part-0.parquet"
+    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_OF_GROUP)

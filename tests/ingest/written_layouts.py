@@ -146,6 +146,21 @@ LAYOUTS: dict[str, Write] = {
     "Confluent for Kubernetes": lambda r: r.lead(
         f"[{r.level}] {_iso(r)} [{r.thread}] {r.logger} log - "
     ),
+    "bars around the date": lambda r: r.lead(
+        f"{r.written('%Y-%m-%d | %H:%M:%S')}.{r.millis} | {r.level:<5} | {r.thread:<20} |"
+        f" {r.logger} | "
+    ),
+    "class behind a thread with bars": lambda r: r.lead(
+        f"{_iso(r)} | {r.level:<5} | {r.thread:<20} | {r.logger.rpartition('.')[2]:<40} | "
+        f"87 - org.apache.servicemix.bundles.kafka-clients - 3.7.0.1 | "
+    ),
+    "a rare thread": lambda r: r.lead(
+        f"{_iso(r)} {r.level:<5} {'Endpoint#0-0-C-1' if r.number % 30 == 7 else 'main-7'}"
+        f" {r.logger} "
+    ),
+    "brackets in a row": lambda r: r.lead(
+        f"[{r.written('%Y-%m-%dT%H:%M:%S')},{r.millis}][{r.level:<5}][{r.logger}][main][3c4be5d6] "
+    ),
     "bars": lambda r: r.lead(f"{_iso(r)} | {r.level:<5} | {r.thread:<20} | {r.logger:<40} | "),
     "short logger, thread behind it": lambda r: r.lead(
         f"{_iso(r)} {r.level:<5} [{_short(r.logger)}] ({r.thread}) "

@@ -55,10 +55,8 @@ def _is_away(context: DetectionContext, broker: int, begin: int, end: int) -> bo
     """Return True if a broker was away, or was just coming back, within a time."""
     near = context.limits[NAME]["near"] * SECOND
     return any(
-        absence.broker == broker
-        and absence.begin - near <= end
-        and (absence.end is None or begin <= absence.end + near)
-        for absence in context.absences
+        absence.begin - near <= end and (absence.end is None or begin <= absence.end + near)
+        for absence in context.absences_around(broker, begin - near, end + near)
     )
 
 

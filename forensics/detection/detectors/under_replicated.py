@@ -108,9 +108,8 @@ def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | 
     near = context.limits[NAME]["near"] * SECOND
     kinds = [
         absence.kind
-        for absence in context.absences
-        if absence.broker == broker
-        and absence.begin - near <= lack.end
+        for absence in context.absences_around(broker, lack.begin - near, lack.end + near)
+        if absence.begin - near <= lack.end
         and lack.begin <= (context.logs_end if absence.end is None else absence.end) + near
         and (absence.begin - near <= lack.begin or absence.end is None)
         and (absence.kind != "controlled" or absence.end is None or lack.end <= absence.end + near)

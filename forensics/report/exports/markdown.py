@@ -13,8 +13,7 @@ from forensics.lib.text_format import count, detector_label, join_names, span_te
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses
-from forensics.report.headline import headline, loss_sentence, verdict_sentence
-from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.headline import describe_incident, headline, verdict_sentence
 from forensics.report.incident_story import build_story
 from forensics.report.routine import merge_routine
 from forensics.report.summary import SummaryLine, explain_why, list_impact
@@ -71,7 +70,7 @@ def _most_backticks(lines: Sequence[str]) -> int:
 def write(run: RunOutput, full: bool) -> Iterator[str]:
     """Write the ticket: the answers and what supports them; if `full`, every finding at length."""
     yield f"# {escape(headline(run))}\n\n"
-    yield f"**{escape(_when(run))}**\n\n"
+    yield f"**{escape(describe_incident(run) or verdict_sentence(run))}**\n\n"
     if run.incidents:
         yield from _section("Why", explain_why(run))
         yield from _section("Impact", list_impact(run))
@@ -90,14 +89,6 @@ def write(run: RunOutput, full: bool) -> Iterator[str]:
     yield from _blind_spots(run, MAX_ROWS if full else MAX_BLIND)
     schema = run.document.get("schema", "not known")
     yield f"All times are {current_zone().label}. Written from findings.json, schema {schema}.\n"
-
-
-def _when(run: RunOutput) -> str:
-    span = incident_span(run)
-    if not run.incidents or span is None or (run.document.get("quality") or {}).get("closed"):
-        return verdict_sentence(run)
-    sure = f"Confidence: {run.incidents[0].confidence}."
-    return f"{describe_span(run, span)}. {loss_sentence(run)} {sure}"
 
 
 def _section(title: str, lines: Sequence[SummaryLine], mark: str = "- ") -> Iterator[str]:
