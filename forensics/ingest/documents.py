@@ -121,8 +121,9 @@ def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
         return JournalDocument(readers)
     for looks, printed in _PRINTED:
         if looks(head):
-            pieces = printed(readers).feed(head, final=True)
-            if any(piece.whole for piece in pieces):
+            document = printed(readers)
+            whole = any(piece.whole for piece in document.feed(head, final=True))
+            if whole and 2 * document.unread_lines <= head.count(b"\n"):
                 return printed(readers)
     fields = find_fields(head, readers)
     if fields is not None:
@@ -217,7 +218,20 @@ def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
     whole = [line for line in lines if _is_whole(line, readers)]
     if 2 * len(whole) <= len(lines) or not lines:
         return True
-    return _is_newest_first(sample)
+    return _is_newest_first(sample) or _takes_lines(head, sample)
+
+
+def _takes_lines(head: bytes, sample: Sequence[Piece]) -> bool:
+    """Return True if some object among those of a line each takes several, and is whole."""
+    lines = head.split(b"\n")
+    for piece in sample:
+        if piece.last > piece.line:
+            try:
+                decode_object(b"\n".join(lines[piece.line - 1 : piece.last]))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return True
+    return False
 
 
 def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:

@@ -81,7 +81,7 @@ class YamlDocument(Rows):
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
         text = self._text
         if self._begin is None:
-            self._begin = self._find_begin(final=final)
+            self._begin = self._find_begin()
             if self._begin is None:
                 return
         begins = [found.start() for found in self._begin.finditer(text)]
@@ -90,12 +90,13 @@ class YamlDocument(Rows):
         if final or len(text) - last > 2 * MAX_RECORD:
             yield last, len(text)
 
-    def _find_begin(self, *, final: bool) -> re.Pattern[bytes] | None:
+    def _find_begin(self) -> re.Pattern[bytes] | None:
         found = _YAML_PART.search(self._text, 0)
         if found and found[1] is None and self._text.startswith(b"- ", found.end()):
             found = _YAML_PART.match(self._text, found.end())
         if found is None:
-            return re.compile(rb"\A(?=.)") if final else None
+            # One mapping alone holds no log.
+            return None
         if found[1] is None:
             return re.compile(rb"(?m)^---(?=[ \t]*\r?$)")
         return re.compile(rb"(?m)^%b(?=- )" % found[1])

@@ -703,6 +703,15 @@ def xml_event(one: Record) -> str:
     )
 
 
+def ecs_in_lines(one: Record) -> str:
+    """Write what stands below a message, or else some tag, as a list of a line each."""
+    first, *below = one.message.split("\n")
+    node = compact({**ecs(one), "message": first})
+    name, values = ("error.stack_trace", below) if below else ("tags", ["a"])
+    some = ",\n\t".join(map(compact, values))
+    return f'{node[:-1]},"{name}":[\n\t{some}]}}\n' if below or not len(first) % 5 else f"{node}\n"
+
+
 # What is printed for people, and is not JSON.
 PRINTED: Mapping[str, Write] = {
     "rubydebug": in_lines(rubydebug),
@@ -731,6 +740,7 @@ PRINTED: Mapping[str, Write] = {
 
 DOCUMENTS: Mapping[str, Write] = {
     **PRINTED,
+    "ecs with stacks in lines": lambda records: "".join(map(ecs_in_lines, records)),
     "search response": lambda records: compact(hits(records)),
     "search response, newest first": lambda records: compact(hits([*reversed(records)])),
     "search response, indented": lambda records: pretty(hits(records)),

@@ -273,3 +273,10 @@ def test_a_dump_of_a_cluster_gives_the_logs_of_its_pods(tmp_path: Path) -> None:
     assert len(told(found)) > 50
     assert {"kafka-0/kafka", "kafka-1/kafka"} == file.origins.keys()
     assert file.counts["lines"] == sum(file.counts[kind] for kind in KINDS_OF_LINES)
+
+
+def test_events_of_a_server_are_no_yaml() -> None:
+    line = json.dumps({"message": RECORDS[0].text, "pod": "a"})
+
+    assert find_document(f"data: {line}\n\n".encode() * 40, shipped_wrappers()) is None
+    assert find_document(f"id: 1\ndata: {line}\n\n".encode() * 40, shipped_wrappers()) is None

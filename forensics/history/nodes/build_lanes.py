@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -262,27 +263,33 @@ def _read_last_lines(
 ) -> dict[tuple[str, int], Row]:
     """Find the last line each process wrote before it was started again, in one streaming read."""
     last_lines: dict[tuple[str, int], Row] = {}
-    starts_of: dict[str, list[int]] = defaultdict(list)
+    starts_of: dict[str, set[int]] = defaultdict(set)
     for row in starts:
         if row["node"] is not None:
-            starts_of[row["node"]].append(row["ts"])
+            starts_of[row["node"]].add(row["ts"])
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    wanted = is_any_of("node", starts_of)
+    wanted = is_any_of("node", starts_of) & pc.field("ts").is_valid()
     for batch in read_batches(events, columns, wanted) if starts_of else ():
-        times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
-            own = pc.equal(batch["node"], node)
-            for start in starts_of[node]:
-                before = pc.and_(own, pc.less(times, start))
-                last = pc.max(times.filter(before)).as_py()
+            own = pa.Table.from_batches([batch]).filter(pc.field("node") == node)
+            own = own.sort_by([(name, "ascending") for name in ("ts", "line", "file")])
+            times = own["ts"].cast(pa.int64()).to_numpy()
+            moments = sorted(starts_of[node])
+            # The last line before each start.
+            places = np.searchsorted(times, moments) - 1
+            found = [
+                (start, place)
+                for start, place, at in zip(moments, places, times[places], strict=True)
+                if place >= 0
+                and ((node, start) not in last_lines or at >= last_lines[node, start]["ts"])
+            ]
+            rows = own.take(pa.array([place for _, place in found], pa.int64())).to_pylist()
+            for (start, place), row in zip(found, rows, strict=True):
+                last = int(times[place])
+                row.update(ts=last, at=clocks.correct(node, last))
                 best = last_lines.get((node, start))
-                if last is None or (best and best["ts"] > last):
-                    continue
-                rows = batch.filter(pc.and_(before, pc.equal(times, last))).to_pylist()
-                line = max(rows, key=lambda row: (row["line"], row["file"]))
-                line.update(ts=last, at=clocks.correct(node, last))
-                if best is None or (last, line["line"]) >= (best["ts"], best["line"]):
-                    last_lines[node, start] = line
+                if best is None or (last, row["line"]) >= (best["ts"], best["line"]):
+                    last_lines[node, start] = row
     return last_lines
 
 

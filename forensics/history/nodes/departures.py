@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import EvidenceRow, Span, evidence_of
 from forensics.lib.arrow_io import SIGHTING, is_any_of, iter_rows, read_batches, read_events
+from forensics.lib.intervals import IntervalIndex
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MILLISECOND, SECOND
@@ -216,25 +218,26 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
     of_node: dict[str, list[_Departure]] = defaultdict(list)
     for departure in departures:
         of_node[broker_node(departure.broker)].append(departure)
+    # Clocks run evenly enough: one correction holds for the whole departure.
+    edges = {
+        node: [2 * one.edge - clocks.correct(node, one.edge) for one in own]
+        for node, own in of_node.items()
+    }
     where = is_any_of("node", of_node) & pc.field("ts").is_valid()
     where &= ~pc.field("kind").isin(_BY_JVM)
     for batch in read_batches(events, ["node", "ts"], where):
-        times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
-            own = times.filter(pc.equal(batch["node"], node))
-            for departure in of_node[node]:
-                # Clocks run evenly enough: one correction holds for the whole departure.
-                edge = 2 * departure.edge - clocks.correct(node, departure.edge)
-                is_before = pc.less(own, edge)
-                last = pc.max(own.filter(is_before)).as_py()
-                first = pc.min(own.filter(pc.invert(is_before))).as_py()
-                if last is not None:
+            own = batch["ts"].cast(pa.int64()).filter(pc.equal(batch["node"], node))
+            times = np.sort(own.to_numpy(zero_copy_only=False))
+            places = np.searchsorted(times, edges[node]).tolist()
+            for departure, place in zip(of_node[node], places, strict=True):
+                if place > 0:
                     known = departure.last_own
-                    at = clocks.correct(node, last)
+                    at = clocks.correct(node, int(times[place - 1]))
                     departure.last_own = at if known is None else max(at, known)
-                if first is not None:
+                if place < len(times):
                     known = departure.first_own
-                    at = clocks.correct(node, first)
+                    at = clocks.correct(node, int(times[place]))
                     departure.first_own = at if known is None else min(at, known)
 
 
@@ -249,19 +252,26 @@ def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks
     where |= kind.isin(_BY_CLIENTS) & pc.field("broker").isin(ids)
     where |= kind.isin(WAIT_KINDS) & pc.field("node").isin(nodes)
     where &= pc.field("ts").is_valid()
+    seen = {
+        broker: IntervalIndex(own, lambda one: (one.low - _TOGETHER, one.high + _WAKING))
+        for broker, own in of_broker.items()
+    }
+    away = {
+        broker: IntervalIndex(own, lambda one: (one.low, one.end + _WAKING))
+        for broker, own in of_broker.items()
+    }
     for row in iter_rows(read_batches(events, _COLUMNS, where), _COLUMNS):
         row["at"] = clocks.event_time(row)
         target = row["peer"] if row["kind"] in _BY_PEERS else row["broker"]
         if target is not None and target > _COORDINATORS // 2:
             target = _COORDINATORS - target
         own = broker_id(row["node"])
-        for departure in of_broker.get(target, ()) if own != target else ():
-            if departure.low - _TOGETHER <= row["at"] <= departure.high + _WAKING:
+        if target in seen and own != target:
+            for departure in seen[target].around(row["at"], row["at"]):
                 _keep(departure.breaks, row)
-        if row["kind"] in WAIT_KINDS:
-            for departure in of_broker.get(-1 if own is None else own, ()):
-                if departure.low <= row["at"] <= departure.end + _WAKING:
-                    _keep(departure.waits, row)
+        if row["kind"] in WAIT_KINDS and own in away:
+            for departure in away[own].around(row["at"], row["at"]):
+                _keep(departure.waits, row)
 
 
 def _keep(rows: list[Mapping[str, Any]], row: Mapping[str, Any]) -> None:
