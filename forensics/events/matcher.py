@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -365,8 +366,8 @@ class Matcher:
         free[numbers] = True
         for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
             rule, wording = self._by_logger[logger][number]
-            rows = likely.get(wording.template.probe)
-            rows = np.zeros(0, np.int64) if rows is None else rows[free[rows]]
+            rows = likely.find(wording.template.probe)
+            rows = rows[free[rows]]
             if not len(rows):
                 continue
             rows, fields = self._match_wording(entries["message"], wording, rows)
@@ -398,8 +399,8 @@ class Matcher:
                     continue
                 some = None
                 if likely is not None:
-                    asked = likely.get(wording.template.probe)
-                    if asked is None:
+                    asked = likely.find(wording.template.probe)
+                    if not len(asked):
                         continue
                     some = np.flatnonzero(np.isin(numbers, asked, assume_unique=True))
                 rows, fields = self._match_wording(messages, wording, some)
@@ -479,8 +480,17 @@ class Matcher:
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
 
 
-# The messages that have the probe of a wording, by the probe.
-Likely = Mapping[str, Rows]
+@dataclass(frozen=True)
+class Likely:
+    """The messages that have the probe of a wording, by the probe, and those that may have any."""
+
+    rows: Mapping[str, Rows]
+    more: Rows
+
+    def find(self, probe: str) -> Rows:
+        """Return the messages that may have a probe."""
+        some = self.rows.get(probe, self.more)
+        return np.union1d(some, self.more) if len(self.more) else some
 
 
 def _find_likely(entries: pa.RecordBatch, probes: Mapping[str, int]) -> Likely | None:
@@ -489,16 +499,16 @@ def _find_likely(entries: pa.RecordBatch, probes: Mapping[str, int]) -> Likely |
         return None
     numbers, rows = lists.flatten().to_numpy(), lists.value_parent_indices().to_numpy()
     order = np.argsort(numbers, kind="stable")
-    begins = np.searchsorted(numbers[order], np.arange(len(probes) + 1))
+    begins = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
     # A pattern may span the lines of a message, of which a probe has only one.
     long = pc.fill_null(pc.match_substring(entries["message"], "\n"), False)
     more = _rows_where(pc.or_(long, lists.is_null()))
-    likely = {}
-    for probe, number in probes.items():
-        some = rows[order[begins[number] : begins[number + 1]]]
-        if len(some) or len(more):
-            likely[probe] = np.union1d(some, more) if len(more) else some
-    return likely
+    names = list(probes)
+    likely = {
+        names[numbers[order[begin]]]: rows[order[begin:end]]
+        for begin, end in pairwise(begins.tolist())
+    }
+    return Likely(likely, more)
 
 
 def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:

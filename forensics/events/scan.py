@@ -387,4 +387,8 @@ def _container_rows(finished: list[ContainerAccount]) -> Iterator[pa.RecordBatch
 
 def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
     row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
-    return pa.RecordBatch.from_pylist([row], schema=STAGED_SCHEMA)
+    columns = [
+        pa.array([row[field.name]], field.type) if field.name in row else pa.nulls(1, field.type)
+        for field in STAGED_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)

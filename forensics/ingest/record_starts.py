@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -216,6 +217,7 @@ class Signature:
         """The number of bytes that are looked at."""
         return len(self.masks)
 
+    @cached_property
     def words(self) -> list[tuple[int, np.uint64, np.uint64]]:
         """Return the signature as eight-byte words: offset, mask, value."""
         return [
@@ -244,7 +246,7 @@ def match_starts(
             & (ends - starts >= signature.width)
             & (kinds == 0)
         )
-        for offset, mask, value in signature.words():
+        for offset, mask, value in signature.words:
             if not len(lines):
                 break
             lines = lines[(read_words(data, starts[lines] + offset) & mask) == value]

@@ -1,8 +1,9 @@
 """Selects the records that can match a rule, by cheap checks before the rules' regexes.
 
-If a layout ends a line with its logger, the last bytes of the line decide whether any rule has this
-logger (`LoggerFilter`). What is left is searched, many blocks at once, for one cheap pattern made
-of the rules of that very logger.
+A block is searched once for the cheap patterns of all rules, and what a record has counts if its
+logger has such a rule. Without such a search, the last bytes of a line decide first whether any
+rule has its logger (`LoggerFilter`), where a layout ends with it; what is left is searched, many
+blocks at once, for one cheap pattern made of the rules of that very logger.
 
 Applications log the errors of their Kafka clients by loggers of their own, which no rule knows. The
 error they quote, in the line or in the stack trace below, is Kafka's own text.
@@ -258,10 +259,8 @@ class Prefilter:
         """Mark the records whose logger has a rule, as far as their last bytes tell."""
         heard = np.zeros(len(rows), np.bool_)
         kinds = records.kinds[rows]
-        for kind, layouts in enumerate(groups, 1):
-            some = np.flatnonzero(kinds == kind)
-            if not len(some):
-                continue
+        for kind in list_kinds(kinds):
+            some, layouts = np.flatnonzero(kinds == kind), groups[kind - 1]
             if all(layout.ends_with_logger for layout in layouts):
                 heard[some] = self._has_logger(records, rows[some], layouts)
             else:
@@ -274,7 +273,7 @@ class Prefilter:
         """Mark the records that may quote errors: those at WARN or worse, where that shows."""
         may = self._is_heard(records, rows, groups)
         kinds = records.kinds[rows]
-        for kind in set(kinds.tolist()):
+        for kind in list_kinds(kinds):
             layouts, some = groups[kind - 1], np.flatnonzero(kinds == kind)
             loud = _find_loud(records, rows[some], layouts)
             last = all(layout.ends_with_logger for layout in layouts)
@@ -351,14 +350,13 @@ class Prefilter:
     ) -> _Numbers:
         """Return for each record the number of the pattern to search for."""
         chosen = np.full(len(texts), _NOTHING, _SMALL)
-        for kind, layouts in enumerate(groups, 1):
-            rows = np.flatnonzero(kinds == kind)
-            if len(rows):
-                some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-                last = all(layout.ends_with_logger for layout in layouts)
-                chosen[rows] = (
-                    self._choose_by_tail(some) if last else self._choose_by_name(some, layouts)
-                )
+        for kind in list_kinds(kinds):
+            rows, layouts = np.flatnonzero(kinds == kind), groups[kind - 1]
+            some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+            last = all(layout.ends_with_logger for layout in layouts)
+            chosen[rows] = (
+                self._choose_by_tail(some) if last else self._choose_by_name(some, layouts)
+            )
         return chosen
 
     def _choose_by_tail(self, texts: pa.Array) -> _Numbers:
@@ -470,6 +468,12 @@ def _find_loud_quotes(
     found: Offsets = rows[
         has_quoted_error(some["text"], some["more"]).to_numpy(zero_copy_only=False)
     ]
+    return found
+
+
+def list_kinds(kinds: npt.NDArray[np.uint8]) -> list[int]:
+    """Return which kinds there are: a file has one or two of some thirty."""
+    found: list[int] = np.flatnonzero(np.bincount(kinds)).tolist()
     return found
 
 
