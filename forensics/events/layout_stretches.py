@@ -13,7 +13,7 @@ from forensics.parsing.entries import find_layout
 from forensics.parsing.layouts import Layout
 
 # What lines of a layout that was found, or given as a pattern, are rewritten to.
-OF_FOUND_LAYOUTS = ("record", "record-utc")
+OF_FOUND_LAYOUTS = ("record", "record-utc", "record-above")
 
 
 @dataclass

@@ -33,7 +33,7 @@ _PARTS = ("message", "time", "level", "logger", "component", "more")
 _WRITER = ("pod", "container", "host", "program")
 # The role of a field that may say who wrote a line, where no known name does.
 GUESSED_ROLE = "guessed"
-ROLES = (*_PARTS, *_WRITER, GUESSED_ROLE)
+ROLES = (*_PARTS, *_WRITER)
 # What may also stand in a nest that holds no record.
 _OUTSIDE = {*_WRITER, GUESSED_ROLE, "more"}
 
@@ -164,7 +164,7 @@ class ObjectReader:
 
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         """Read by these names, for each role the best first."""
-        self.names = {role: tuple(names.get(role, ())) for role in ROLES}
+        self.names = {role: tuple(names.get(role, ())) for role in (*ROLES, GUESSED_ROLE)}
         self._roles: dict[str, list[tuple[str, int]]] = {}
         for role, keys in self.names.items():
             for rank, key in enumerate(keys):

@@ -452,7 +452,8 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     if before == "(" and {after for _, after in ends} == {")"}:
         return share, "", " (%c)"
     logger = _LOGGER if before else _DOTTED
-    parts = gap_parts([after.rstrip() for _, after in ends])
+    alike = [after for (sign, _), some in found.items() if sign == before for _, after in some]
+    parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
     tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"

@@ -72,6 +72,10 @@ _RECORD = (
 _RECORD_HEAD = re.compile(_RECORD)
 _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
+# A head that was written anew, with little between its level and its logger; nearly all such heads
+# have their messages in the lines below, which differ more than what the heads say.
+_HEAD_ABOVE = r"^\[[0-9][^\]]*[0-9]\] \S+ ([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
+_BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
 _SPACE, _ESCAPE, _FEW = 32, 27, 8
 
 
@@ -300,12 +304,39 @@ class WindowReader:
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
         self._below = _cut(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
+        found = [self._with_messages_below(stack, lines) for stack in found]
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
         stacks = [*given, *(stack for stack in (*stacks, *coded) if stack not in given)]
         return WindowStacks(tuple(stacks), tuple(plain), unread=_unread_shapes(left, len(sample)))
+
+    def _with_messages_below(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
+        """Let a stack read heads of records whose messages stand in the lines below them."""
+        *others, layout = stack.wrappers
+        if not isinstance(layout, FoundLayout) or layout.is_given or not layout.names_logger:
+            return stack
+        opened = stack.open(to_texts(lines.slice(0, min(len(lines), _BELOW_SAMPLE))))
+        texts = opened.to_arrow()
+        is_head = pc.match_substring_regex(texts, _HEAD_ABOVE).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(is_head & opened.carried)
+        rows = rows[rows + 1 < len(texts)]
+        if len(rows) < _FEW:
+            return stack
+        below = texts.take(pa.array(rows + 1))
+        plain = pc.match_substring_regex(below, r"^[^\s]").to_numpy(zero_copy_only=False)
+        alone = plain & ~is_head[rows + 1]
+        if alone.sum() < _BELOW_SHARE * len(rows):
+            return stack
+        above = [
+            _DIGITS.sub("0", one.decode("utf-8", "replace")) for one in texts.take(rows).to_pylist()
+        ]
+        heads = {match[1] for one in above if (match := re.match(_HEAD_ABOVE, one))}
+        said = {_DIGITS.sub("0", one.decode("utf-8", "replace")) for one in below.to_pylist()}
+        if len(heads) >= len(said):
+            return stack
+        return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
 
     def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
         """Find what takes off codes and zeros that stand before a few records."""
