@@ -101,6 +101,11 @@ def find_line_path(node: Mapping[str, Any], above: tuple[str, ...] = ()) -> tupl
     return ()
 
 
+def is_whole_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
+
+
 def has_own_time(text: str) -> bool:
     """Return True if a text begins with a time, as the lines of most logs do."""
     return _OWN_HEAD.match(text) is not None
@@ -313,7 +318,11 @@ def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, asi
     for role, rank in roles:
         if role == "message":
             if type(value) is str and not aside:
-                found.offer(role, (0, _rate_message(value, rank), depth), value)
+                rated = (0, _rate_message(value, rank), depth)
+                # Of two that begin alike the longer one has the lines below.
+                if found.ranks.get(role) == rated and value.startswith(found.values[role]):
+                    found.values[role] = value
+                found.offer(role, rated, value)
         elif value != "" and (not aside or role in _OUTSIDE):
             found.offer(role, (0, rank, depth), value)
 
