@@ -31,12 +31,7 @@ from forensics.events.file_parts import (
     settle_origins,
     split_file,
 )
-from forensics.events.layout_stretches import (
-    OF_FOUND_LAYOUTS,
-    Stretch,
-    add_stretches,
-    stretch_rows,
-)
+from forensics.events.layout_stretches import Stretch, add_stretches, stretch_rows
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
@@ -44,6 +39,7 @@ from forensics.ingest.conversion_patterns import find_fitting
 from forensics.ingest.window_stacks import WINDOW
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
+from forensics.parsing.layouts import OF_FOUND_LAYOUTS
 from forensics.parsing.time_statistics import (
     CONFIRM_AFTER,
     MIN_BACKWARD_JUMP,

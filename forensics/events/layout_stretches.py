@@ -10,10 +10,7 @@ import numpy as np
 
 from forensics.ingest.record_splitter import Records
 from forensics.parsing.entries import find_layout
-from forensics.parsing.layouts import Layout
-
-# What lines of a layout that was found, or given as a pattern, are rewritten to.
-OF_FOUND_LAYOUTS = ("record", "record-utc")
+from forensics.parsing.layouts import OF_FOUND_LAYOUTS, Layout
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.events.matcher import Matcher
-from forensics.events.rules import Rule
+from forensics.events.rules import LIBRARY_LOGGERS, Rule
 from forensics.ingest.record_splitter import Records, RecordSplitter
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.lib.pattern_set import PatternSet, open_pattern_set
@@ -54,6 +54,7 @@ class LogReader:
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,
             has_wildcards=self.matcher.has_wildcard_rules,
+            library_probes=self.matcher.library_probes, library_loggers=LIBRARY_LOGGERS,
         )  # fmt: skip
 
     def compile_patterns(self) -> Compiled:

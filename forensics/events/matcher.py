@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.error_codes import canonical_errors
-from forensics.events.rules import MORE, ListItems, Rule, Wording
+from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
 from forensics.ingest.found_layout import UNNAMED
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
@@ -26,6 +26,11 @@ Rows = npt.NDArray[np.int64]
 
 # A message without a logger is only taken by a text as long as this.
 _UNMISTAKABLE = 12
+# By a logger that no rule knows, a message must speak of Kafka, or of its port, too.
+_SPEAKS_OF_KAFKA = (
+    r"(?i)kafka|\b909[0-9]\b|metadata|coordinator|partition|heartbeat|offset|"
+    r"(?:consumer|producer|broker)/"
+)
 # A UUID in URL-safe base64; a topic of old has none, or one that is all zero.
 _TOPIC_ID, _NO_TOPIC_IDS = r"(?P<id>[\w-]{22})", pa.array(["", "A" * 22])
 # What a column of numbers can hold.
@@ -303,6 +308,11 @@ class Matcher:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
         self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
+        rules = [rule for pairs in self._by_logger.values() for rule, _ in pairs]
+        self._rules = {rule.id: rule for rule in rules if ANY_LOGGER not in rule.loggers}
+        self._of_libraries = {
+            name: rule for name, rule in self._rules.items() if rule.is_of_library
+        }
         self._numbers: Mapping[str, int] = {}
 
     def number_probes(self, numbers: Mapping[str, int]) -> None:
@@ -338,6 +348,12 @@ class Matcher:
         }
         return probes | {UNNAMED: {probe for some in probes.values() for probe in some}}
 
+    @property
+    def library_probes(self) -> set[str]:
+        """The cheap patterns of what applications log by loggers that no rule knows."""
+        rules = self._of_libraries.values()
+        return {one.template.probe for rule in rules for one in _unmistakable(rule)}
+
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
         likely = _find_likely(entries, self._numbers)
@@ -350,10 +366,12 @@ class Matcher:
                 else self._match_likely(entries, logger, numbers, likely)
             )
         ]
-        parts += self._match_unnamed(entries, likely)
+        strange = self._find_strange(entries, parts)
+        parts += self._match_unnamed(entries, strange, self._of_libraries, likely)
+        unnamed = np.setdiff1d(_rows_of_logger(entries, UNNAMED), _rows_of(parts))
+        parts += self._match_unnamed(entries, unnamed, self._rules, likely)
         if self.has_wildcard_rules:
-            taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
-            quoted = _find_quoted_errors(entries, taken)
+            quoted = _find_quoted_errors(entries, _rows_of(parts))
             parts += self._match_logger(entries, ANY_LOGGER, *quoted)
         return build_events(entries, parts)
 
@@ -376,27 +394,31 @@ class Matcher:
                 hits[number] += len(rows)
                 free[rows] = False
 
+    def _find_strange(self, entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> Rows:
+        """Return the entries of loggers that no rule knows, if they speak of Kafka."""
+        known = [logger.encode() for logger in {*self.loggers} - LIBRARY_LOGGERS - {UNNAMED}]
+        others = pc.invert(pc.is_in(entries["logger"], pa.array(known, pa.binary())))
+        rows = np.setdiff1d(_rows_where(others), _rows_of(parts))
+        messages = entries["message"].take(pa.array(rows))
+        found: Rows = rows[_rows_where(pc.match_substring_regex(messages, _SPEAKS_OF_KAFKA))]
+        return found
+
     def _match_unnamed(
-        self, entries: pa.RecordBatch, likely: Likely | None
+        self,
+        entries: pa.RecordBatch,
+        numbers: Rows,
+        rules: Mapping[str, Rule],
+        likely: Likely | None,
     ) -> Iterator[MatchedEvents]:
-        """Match records whose layout names no logger: only what one rule alone may take counts."""
-        numbers = _rows_of_logger(entries, UNNAMED)
+        """Match records by the message alone: only what one rule alone may take counts."""
         if not len(numbers):
             return
         messages = entries["message"].take(pa.array(numbers))
         takers = np.zeros(len(numbers), np.int64)
         found = []
-        rules = {
-            rule.id: rule
-            for logger, pairs in self._by_logger.items()
-            if logger != ANY_LOGGER
-            for rule, _ in pairs
-        }
         for name in sorted(rules):
             taken = np.zeros(len(numbers), np.bool_)
-            for wording in rules[name].wordings:
-                if len(wording.template.longest_literal) < _UNMISTAKABLE:
-                    continue
+            for wording in _unmistakable(rules[name]):
                 some = None
                 if likely is not None:
                     asked = likely.find(wording.template.probe)
@@ -521,6 +543,17 @@ def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.
     messages = first_quoted_error(some["message"], some["more"])
     quotes = messages.is_valid()
     return numbers[quotes.to_numpy(zero_copy_only=False)], messages.filter(quotes)
+
+
+def _unmistakable(rule: Rule) -> Iterator[Wording]:
+    """Yield the wordings that need no logger to be known by."""
+    for wording in rule.wordings:
+        if len(wording.template.longest_literal) >= _UNMISTAKABLE:
+            yield wording
+
+
+def _rows_of(parts: Sequence[MatchedEvents]) -> Rows:
+    return np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
 
 
 def _rows_of_logger(entries: pa.RecordBatch, logger: str) -> Rows:

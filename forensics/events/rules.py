@@ -52,6 +52,12 @@ def read_kinds(path: Path | FileText) -> Iterator[tuple[str, Kind]]:
 
 # The name by which `each` refers to the lines of a record after its first one.
 MORE = "more"
+# The loggers of client libraries other than Java's: applications hand their lines to loggers of
+# their own, or to none.
+LIBRARY_LOGGERS = frozenset(
+    {"sarama", "go", "kafkajs", "aiokafka", "client", "client_async", "cluster", "conn"}
+    | {"consumer", "coordinator", "fetcher", "group_coordinator", "sender"}
+)
 _RESTATES = (None, "fresh", "replay", "always")
 # Where an example comes from; one without `seen` was built from the text in Kafka's source.
 _SEEN = (None, "recorded", "published")
@@ -177,6 +183,11 @@ class Rule:
     context: bool = False
     # True for lines that are always warnings or worse: the prefilter skips lower levels.
     warn_or_worse_only: bool = False
+
+    @property
+    def is_of_library(self) -> bool:
+        """True if applications hand its lines to loggers of their own."""
+        return not LIBRARY_LOGGERS.isdisjoint(self.loggers)
 
     @property
     def is_routine(self) -> bool:

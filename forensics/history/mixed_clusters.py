@@ -107,9 +107,8 @@ def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradicti
 
     There are no groups if one place has lines of several clusters.
     """
-    said = _read_sayings(events)
     by_key: dict[Key, list[_Saying]] = defaultdict(list)
-    for saying in _list_disputed(said) if said is not None else ():
+    for saying in _list_sayings(events, _find_disputed(events)):
         by_key[saying.key].append(saying)
     turns: dict[Place, list[tuple[_Saying, _Saying]]] = defaultdict(list)
     for key, sayings in list(by_key.items()):
@@ -122,10 +121,10 @@ def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradicti
         if _is_enough(pairs):
             return (), Contradiction(len(pairs), *pairs[0])
     sides = _find_sides(by_key)
-    if said is None or sides is None:
+    if sides is None:
         return None
     contradicted = list(_contradicted_at_once(by_key, sides))
-    shared = min(_count_shared(said, sides), _MAX_EPOCHS)
+    shared = min(_count_shared(events, sides), _MAX_EPOCHS)
     if not _is_enough(contradicted) or len(contradicted) < _MIN_SHARE * shared:
         return None
     groups: dict[int, set[Place]] = defaultdict(set)
@@ -151,32 +150,47 @@ def _find_turns(sayings: Sequence[_Saying]) -> Iterator[tuple[_Saying, _Saying]]
             yield one, other
 
 
-def _read_sayings(events: Path) -> pa.Table | None:
-    """Read who says what of each epoch: once for each place."""
+def _read_leaders(events: Path) -> Iterator[pa.Table]:
+    """Read who says, in which lines, who leads in which epochs."""
     where = pc.field("kind").isin((*_STATES, *_CONTROLLERS))
     where &= pc.field("node").is_valid() & pc.field("ts").is_valid()
-    grouped = [_group(_name_leaders(one)) for one in read_batches(events, list(_COLUMNS), where)]
-    return _group(pa.concat_tables(grouped)) if grouped else None
+    return map(_name_leaders, read_batches(events, list(_COLUMNS), where))
 
 
-def _list_disputed(said: pa.Table) -> Iterator[_Saying]:
-    """Yield what is said of the epochs of which several leaders are named."""
-    leaders = said.group_by(list(_KEY), use_threads=False).aggregate([("leader", "count_distinct")])
-    several = leaders.filter(pc.greater(leaders["leader_count_distinct"], 1)).select(_KEY)
-    several = several.sort_by([(name, "ascending") for name in _KEY]).slice(0, _MAX_EPOCHS)
-    rows = said.join(several, list(_KEY), join_type="inner", use_threads=False)
+def _find_disputed(events: Path) -> pa.Table:
+    """Find the epochs of which several leaders are named: of one cluster there are few or none."""
+    keys = [*_KEY, "leader"]
+    named = [one.group_by(keys, use_threads=False).aggregate([]) for one in _read_leaders(events)]
+    if not named:
+        return pa.table({name: [] for name in _KEY})
+    leaders = pa.concat_tables(named).group_by(list(_KEY), use_threads=False)
+    counted = leaders.aggregate([("leader", "count_distinct")])
+    several = counted.filter(pc.greater(counted["leader_count_distinct"], 1)).select(_KEY)
+    return several.sort_by([(name, "ascending") for name in _KEY]).slice(0, _MAX_EPOCHS)
+
+
+def _list_sayings(events: Path, disputed: pa.Table) -> Iterator[_Saying]:
+    """Yield what each place says of the disputed epochs."""
+    found = [
+        _group(one.join(disputed, list(_KEY), join_type="inner", use_threads=False))
+        for one in (_read_leaders(events) if len(disputed) else ())
+    ]
     order = [(name, "ascending") for name in (*_KEY, "leader", *_PLACE)]
-    for row in rows.sort_by(order).to_pylist():
+    for row in _group(pa.concat_tables(found)).sort_by(order).to_pylist() if found else ():
         key, place = (row["topic"], row["partition"], row["epoch"]), (row["file"], row["node"])
         yield _Saying(key, row["leader"], place, row["line"], row["begin"], row["end"])
 
 
-def _count_shared(said: pa.Table, sides: Mapping[Place, int]) -> int:
+def _count_shared(events: Path, sides: Mapping[Place, int]) -> int:
     """Count the epochs of which several sides tell."""
-    places = [{"file": file, "node": node, "side": side} for (file, node), side in sides.items()]
-    rows = said.join(pa.Table.from_pylist(places), list(_PLACE), join_type="inner")
-    told = rows.group_by(list(_KEY)).aggregate([("side", "count_distinct")])
-    return int(pc.sum(pc.greater(told["side_count_distinct"], 1)).as_py() or 0)
+    rows = [{"file": file, "node": node, "side": side} for (file, node), side in sides.items()]
+    places, keys = pa.Table.from_pylist(rows), [*_KEY, "side"]
+    told = [
+        one.join(places, list(_PLACE), join_type="inner").group_by(keys).aggregate([])
+        for one in _read_leaders(events)
+    ]
+    counted = pa.concat_tables(told).group_by(list(_KEY)).aggregate([("side", "count_distinct")])
+    return int(pc.sum(pc.greater(counted["side_count_distinct"], 1)).as_py() or 0)
 
 
 def _name_leaders(batch: pa.RecordBatch) -> pa.Table:

@@ -24,7 +24,7 @@ from forensics.ingest.text_buffer import undo_escapes
 from forensics.ingest.writer_fields import with_name
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
-_DELIMITERS = ",;\t"
+_DELIMITERS = ",;\t|"
 _MAX_COLUMNS = 512
 _BOM = b"\xef\xbb\xbf"
 _LENGTH = 8
@@ -39,6 +39,9 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     """Read the first line of a table: its delimiter, and the names of its columns."""
     text = line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)
+    if delimiter == "|" and " |" in text:
+        # Columns that are padded for people are no cells.
+        return None
     try:
         names = next(csv.reader([text], delimiter=delimiter), [])
     except csv.Error:

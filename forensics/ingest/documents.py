@@ -6,6 +6,7 @@ which is then read as any log is; each event keeps the place in the file where i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.ingest.csv_documents import JournalDocument, find_table
-from forensics.ingest.document_pieces import Document, Piece
+from forensics.ingest.document_pieces import Document, Piece, line_time
+from forensics.ingest.field_documents import FieldsDocument, find_fields
 from forensics.ingest.json_documents import SECTION, JsonDocument
 from forensics.ingest.json_objects import ObjectReader, find_records
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
@@ -29,7 +31,7 @@ from forensics.ingest.printed_documents import (
     looks_like_yaml,
 )
 from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.writer_fields import (
     GUESSED_ROLE,
@@ -53,6 +55,16 @@ _FIRST_LINES = 64
 _FEW = 3
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
 _JOURNAL = b"__CURSOR="
+# What a record begins with behind a collector's time or none, and how Kafka's end.
+_HEAD = re.compile(
+    rb"[0-9]:[0-9]{2}:[0-9]{2}[^\n]{0,40}?\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+)
+_HEAD_REACH = 300
+_WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
+_FRAME = re.compile(rb"(?:^|\s)at [\w.$/@]+\(")
+_NEARLY_ALL, _MANY = 0.95, 4
+# What is held of a piece beside its text.
+_PIECE_BYTES = 300
 
 
 class Splitter(Protocol):
@@ -80,14 +92,20 @@ def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     if document is None:
         return None
     recorders = [Recorder(reader) for reader in document.readers]
-    type(document)(recorders).feed(head, final=True)
+    renew(document, recorders).feed(head, final=True)
     found = [find_writer_field(one.seen) for one in recorders]
-    return type(document)(
-        [
-            with_name(reader, GUESSED_ROLE, field) if field else reader
-            for reader, field in zip(document.readers, found, strict=True)
-        ]
-    )
+    named = [
+        with_name(reader, GUESSED_ROLE, field) if field else reader
+        for reader, field in zip(document.readers, found, strict=True)
+    ]
+    return renew(document, named)
+
+
+def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
+    """Return a document of the same kind that was fed nothing."""
+    if isinstance(document, FieldsDocument):
+        return FieldsDocument(readers, document.form)
+    return type(document)(readers)
 
 
 def preview(document: Document, head: bytes) -> bytes:
@@ -107,13 +125,76 @@ def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
             whole = any(piece.whole for piece in document.feed(head, final=True))
             if whole and 2 * document.unread_lines <= head.count(b"\n"):
                 return printed(readers)
+    fields = find_fields(head, readers)
+    if fields is not None:
+        return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
         for some in (readers, _learn(head, readers)):
             if some and _is_document(head, some):
                 return JsonDocument(some)
         return None
-    return find_table(head, readers)
+    return find_table(head, readers) or (LinesDocument(readers) if _is_turned(head) else None)
+
+
+def _is_turned(head: bytes) -> bool:
+    """Return True if the newest line comes first, line by line, not record by record.
+
+    Two things prove it: lines below a record have a collector's time of their own, or stand above
+    the record that they belong to.
+    """
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    first, last = (next(filter(None, map(line_time, some)), 0) for some in (lines, lines[::-1]))
+    if first <= last or not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
+        return False
+    timed = [line_time(line) is not None for line in lines]
+    heads = [bool(_HEAD.search(line, 0, _HEAD_REACH)) for line in lines]
+    others = [line for line, is_head in zip(lines, heads, strict=True) if not is_head]
+    if sum(timed) >= _NEARLY_ALL * len(lines):
+        return len(others) - len(lines) + sum(timed) >= _FEW
+    firsts = [at for at, is_head in enumerate(heads) if is_head]
+    above = below = 0
+    for one, two in zip(firsts, firsts[1:], strict=False):
+        if two - one == 1 or any(timed[one + 1 : two]):
+            continue
+        opens = [not _WHOLE.search(lines[at]) for at in (one, two)]
+        if opens[0] == opens[1]:
+            # The frames of a stack trace stand below its exception.
+            opens = [not _FRAME.search(lines[at]) for at in (one + 1, two - 1)]
+        if opens[0] != opens[1]:
+            below, above = below + opens[0], above + opens[1]
+    return above > _MANY * below
+
+
+class LinesDocument:
+    """Lines as they are; those with a time fall, so that they are turned around."""
+
+    def __init__(self, readers: Sequence[ObjectReader]) -> None:
+        """Begin before the first line."""
+        self.readers = readers
+        self.unread_lines = 0
+        self._tail = b""
+        self._offset = self._number = self._skipped = 0
+
+    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
+        """Take the next block; return its lines."""
+        lines = (self._tail + block).split(b"\n")
+        self._tail = lines.pop()
+        if final and self._tail:
+            lines.append(self._tail)
+            self._tail = b""
+        pieces = []
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                text = line[:MAX_RECORD].rstrip(b"\r")
+                pieces.append(Piece(self._offset, self._number, self._number, text))
+            self._offset += len(line) + self._skipped + 1
+            self._skipped = 0
+        # Of an endless line no more is kept.
+        self._skipped += max(0, len(self._tail) - MAX_RECORD)
+        self._tail = self._tail[:MAX_RECORD]
+        return pieces
 
 
 def _learn(head: bytes, readers: Sequence[ObjectReader]) -> Sequence[ObjectReader]:
@@ -214,7 +295,7 @@ class DocumentSplitter:
     def _add(self, pieces: list[Piece], *, final: bool) -> None:
         """Put pieces into the text, in the order of time."""
         self._waiting += pieces
-        self._held += sum(len(piece.text) for piece in pieces)
+        self._held += sum(len(piece.text) + _PIECE_BYTES for piece in pieces)
         if self._newest_first is None and not final:
             known = {piece.sort_key for piece in self._waiting}
             if len(known) <= _ENOUGH and self._held < _MAX_HELD:

@@ -67,8 +67,8 @@ def gap_parts(examples: Sequence[str], *, all_fit: bool = False) -> tuple[GapPar
     if not examples:
         return ()
     if len(set(examples)) == 1:
-        return tuple(_literal(*token) for token in _tokens(examples[0]))
-    cut = [_tokens(example) for example in examples]
+        return tuple(_literal(*token) for token in gap_tokens(examples[0]))
+    cut = [gap_tokens(example) for example in examples]
     forms = Counter(_form(one) for one in cut)
     form, count = max(forms.items(), key=lambda item: (item[1], item[0]))
     if count < _AGREE * len(examples):
@@ -111,10 +111,11 @@ def _align(cut: Sequence[Sequence[tuple[str, str]]], size: int) -> Iterator[GapP
 
 def gap_form(text: str) -> tuple[str, ...]:
     """Return the classes of what stands in a gap, without the blanks."""
-    return _form(_tokens(text))
+    return _form(gap_tokens(text))
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def gap_tokens(text: str) -> list[tuple[str, str]]:
+    """Cut a text into tokens: the class of each, and what it holds."""
     return [(match.lastgroup or "other", match[0]) for match in _TOKENS.finditer(text)]
 
 

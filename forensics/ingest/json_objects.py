@@ -33,7 +33,7 @@ _PARTS = ("message", "time", "level", "logger", "component", "more")
 _WRITER = ("pod", "container", "host", "program")
 # The role of a field that may say who wrote a line, where no known name does.
 GUESSED_ROLE = "guessed"
-ROLES = (*_PARTS, *_WRITER, GUESSED_ROLE)
+ROLES = (*_PARTS, *_WRITER)
 # What may also stand in a nest that holds no record.
 _OUTSIDE = {*_WRITER, GUESSED_ROLE, "more"}
 
@@ -52,6 +52,8 @@ _ISO_TIME = re.compile(
 _ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
 _DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
 _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
+# The loggers of Java are classes, and those of Kafka's own topics.
+_CLASS = re.compile(r"(?:^|\.)[A-Z]\w*[$.]*$|\.logger$")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
@@ -97,6 +99,11 @@ def find_line_path(node: Mapping[str, Any], above: tuple[str, ...] = ()) -> tupl
             if path:
                 return path
     return ()
+
+
+def is_whole_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
 
 
 def has_own_time(text: str) -> bool:
@@ -159,7 +166,7 @@ class ObjectReader:
 
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         """Read by these names, for each role the best first."""
-        self.names = {role: tuple(names.get(role, ())) for role in ROLES}
+        self.names = {role: tuple(names.get(role, ())) for role in (*ROLES, GUESSED_ROLE)}
         self._roles: dict[str, list[tuple[str, int]]] = {}
         for role, keys in self.names.items():
             for rank, key in enumerate(keys):
@@ -278,6 +285,9 @@ class ObjectReader:
         named = isinstance(component, str) and _COMPONENT.search(component)
         if named and not message.startswith("["):
             message = f"[{component}] {message}"
+        if not _CLASS.search(logger):
+            # Microseconds: another layout than Kafka's own, of programs that nobody knows.
+            stamp += "000"
         first, line_break, rest = message.partition("\n")
         below = (line_break + rest).rstrip("\n")
         stack = _write_trace(values.get("more"))
@@ -308,7 +318,11 @@ def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, asi
     for role, rank in roles:
         if role == "message":
             if type(value) is str and not aside:
-                found.offer(role, (0, _rate_message(value, rank), depth), value)
+                rated = (0, _rate_message(value, rank), depth)
+                # Of two that begin alike the longer one has the lines below.
+                if found.ranks.get(role) == rated and value.startswith(found.values[role]):
+                    found.values[role] = value
+                found.offer(role, rated, value)
         elif value != "" and (not aside or role in _OUTSIDE):
             found.offer(role, (0, rank, depth), value)
 

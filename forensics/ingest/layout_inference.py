@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from forensics.ingest.found_layout import found_layout
-from forensics.ingest.gap_patterns import gap_form, gap_parts
+from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
 from forensics.ingest.message_columns import MESSAGE, LinePattern
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
@@ -42,6 +42,14 @@ _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
 _REGULAR_PARTS = 12
 _MAX_GROUPS = 3
+# What a collector puts behind lines: so many tokens, in so many of the lines.
+_MAX_ENDING, _ALIKE, _FEW_LINES, _FEW_NAMES = 40, 0.9, 3, 24
+_TIMES = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9:]{4,6})?"
+    r"|\b1[0-9]{9,18}\b"
+)
+_ANY_TIME = r"[0-9][0-9T:.,+ -]*Z?"
+_WORD, _BLANK = re.compile(r"([A-Za-z0-9][\w.@-]*)"), re.compile(r"[ \t]")
 _SOURCES = (".scala", ".java", ".kt", ".py", ".go")
 
 
@@ -142,6 +150,55 @@ def infer_layout(
         found.append(found_prefix(prefix.source, prefix.shown))
     found.append(found_layout(pattern.source, pattern.shown, time, sure[1]))
     return tuple(found)
+
+
+def find_ending(
+    lines: Sequence[str], below: Sequence[str], loggers: Collection[str]
+) -> Wrapper | None:
+    """Find what a collector puts behind every line: behind records and behind the lines below.
+
+    What ends records alone is a part of their layout.
+    """
+    if len(lines) < _FEW_LINES or len(below) < _FEW_LINES:
+        return None
+    cut = [gap_tokens(_TIMES.sub("\0", line.rstrip()))[::-1] for line in (*lines, *below)]
+    size = 0
+    while size < _MAX_ENDING:
+        at = [tokens[size] for tokens in cut if len(tokens) > size]
+        kinds = Counter(text if kind == "other" else kind for kind, text in at)
+        if max(kinds.values(), default=0) < _ALIKE * len(cut):
+            break
+        own = [tokens[size][1] for tokens in cut[: len(lines)] if len(tokens) > size]
+        if sum(holds_logger(text, loggers) for text in own) > (1 - _ALIKE) * len(own):
+            break
+        size += 1
+    ends = ["".join(text for _, text in reversed(tokens[:size])) for tokens in cut]
+    split = [
+        _WORD.split(end[end.index(blank[0]) :]) for end in ends if (blank := _BLANK.search(end))
+    ]
+    forms = Counter(tuple(parts[::2]) for parts in split)
+    form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
+    if len(form) < 2 or count < _ALIKE * len(cut):
+        return None
+    return _write_ending([parts for parts in split if tuple(parts[::2]) == form])
+
+
+def _write_ending(split: Sequence[Sequence[str]]) -> Wrapper:
+    """Write the pattern of an ending; its first word of several values may name the writer."""
+    pattern = shown = ""
+    for at, parts in enumerate(zip(*split, strict=True)):
+        names = set(parts)
+        text = parts[0]
+        if at % 2 == 0:
+            pattern += re.escape(text).replace("\0", _ANY_TIME)
+        elif len(names) == 1:
+            pattern += re.escape(text)
+        elif "(?P<origin>" in pattern or len(names) > _FEW_NAMES:
+            pattern, text = f"{pattern}{_WORD.pattern[1:-1]}", "..."
+        else:
+            pattern, text = f"{pattern}(?P<origin>{_WORD.pattern[1:-1]})", "NAME"
+        shown += text.replace("\0", "TIME")
+    return found_end(shown, pattern)
 
 
 def _shared_end(lines: Sequence[str]) -> str:
@@ -395,7 +452,8 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     if before == "(" and {after for _, after in ends} == {")"}:
         return share, "", " (%c)"
     logger = _LOGGER if before else _DOTTED
-    parts = gap_parts([after.rstrip() for _, after in ends])
+    alike = [after for (sign, _), some in found.items() if sign == before for _, after in some]
+    parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
     tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"

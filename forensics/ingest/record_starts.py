@@ -23,8 +23,12 @@ MAX_RECORD = 1 << 20
 HEAD_BYTES = 256 << 10
 
 _NEWLINE, _RETURN, _SPACE, _ESCAPE = 10, 13, 32, 27
-# The lines of a stack trace that are not indented, and how much of a line is looked at.
-_TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
+# The lines of a stack trace or of a dump of settings that are not indented, and how much of a line
+# is looked at.
+_TRACE = (
+    r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b"
+    r"|[\w.-]+ =(?:\s|$)|\([\w.$-]+\)\s*$)"
+)
 _CONTINUATION_PROBE = 200
 # Colours before the text of a line are ignored.
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"

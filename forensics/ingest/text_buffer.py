@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from forensics.ingest.record_starts import PADDING, Bytes, Flags, Offsets
 
@@ -157,11 +158,46 @@ def undo_escapes(text: str) -> str:
 
 
 # What follows a line break in dumps of settings and in stack traces, and a tab that begins a line.
-BELOW = r"(?:Caused by|[\w.$]+(?:Exception|Error|: )|\s|$)"
-_WERE_BREAKS = re.compile(rf"^\\t|\\n(?:\\t|{BELOW})|\\'")
+_BELOW = r"(?:Caused by|[\w.$-]+(?:Exception|Error|: | = )|\s|$)"
+_WERE_BREAKS = re.compile(rf"^\\t|\\n(?:\\t|{_BELOW})|\\'")
 _NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?![nrt\\'\"0bfv])")
 _ESCAPE = re.compile(r"\\(.)")
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def holds_breaks(data: Bytes) -> bool:
+    """Return True if a line break seems to be escaped somewhere in a text."""
+    text = data.tobytes()
+    return rb"\n" in text and _BREAKS.search(text) is not None
+
+
+def undo_breaks(texts: pa.Array, wanted: Flags) -> pa.Array:
+    r"""Undo the escapes of the wanted texts that have lines below their first.
+
+    Where other backslashes stand for themselves, only line breaks and tabs are undone.
+    """
+    looks = pc.and_(pc.match_substring_regex(texts, _BREAKS.pattern.decode()), pa.array(wanted))
+    # The strings of objects keep their escapes.
+    looks = pc.and_not(looks, pc.match_substring(texts, '{"'))
+    rows = np.flatnonzero(looks.to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return texts
+    written = []
+    for line in texts.take(pa.array(rows)).to_pylist():
+        text = line.decode("utf-8", "surrogateescape")
+        plain = undo_escapes(text)
+        if plain == text:
+            plain = re.sub(r"(?<!\\)\\([nt])", lambda match: _MEANT[match[1]], text)
+        written.append(plain.encode("utf-8", "surrogateescape"))
+    mask = np.zeros(len(texts), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(texts, pa.array(mask), pa.array(written, pa.binary()))
+
+
+# Below what was escaped stand frames, settings or a cause; at the end it closes the line.
+_BREAKS = re.compile(
+    rb"(?:^|\\n)\\t(?:at |[\w.-]+ = )|\\n(?:Caused by: |[\w.$-]+(?:Exception|Error)\b| ?\()"
+)
 
 
 def _unescape_unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:

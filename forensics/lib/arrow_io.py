@@ -71,12 +71,15 @@ SIGHTING = ("kind", "ts", "node", "file", "line")
 
 
 def read_events(
-    path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None
+    path: Path,
+    kinds: Iterable[str],
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
 ) -> list[dict[str, Any]]:
     """Read the events of some kinds, times as microseconds, in the order of time."""
-    where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
+    chosen = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     names = EVENTS.names if columns is None else columns
-    rows = iter_rows(read_batches(path, names, where), names)
+    rows = iter_rows(read_batches(path, names, chosen if where is None else chosen & where), names)
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
     )

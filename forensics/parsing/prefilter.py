@@ -26,7 +26,7 @@ from forensics.ingest.text_buffer import slice_texts
 from forensics.lib.log_templates import TYPES
 from forensics.lib.pattern_set import PatternSet
 from forensics.parsing.fast_path import extract_loggers, sort_by_fit
-from forensics.parsing.layouts import Layout
+from forensics.parsing.layouts import OF_FOUND_LAYOUTS, Layout
 
 # Many loggers end alike in eight bytes (..Manager), hardly any two in so many.
 TAIL = 16
@@ -184,12 +184,16 @@ class Prefilter:
         warn_or_worse_only: Collection[str] = (),
         *,
         has_wildcards: bool = False,
+        library_probes: Collection[str] = (),
+        library_loggers: Collection[str] = (),
     ) -> None:
         """Select by loggers (their last part), each with the cheap patterns of its rules.
 
         To those in `warn_or_worse_only` only at the levels of WARN_OR_WORSE. With `has_wildcards`,
-        to all others too, at these levels, where they quote an error of a client.
+        to all others too, at these levels, where they quote an error of a client. Records of
+        loggers that no rule has, and of `library_loggers`, are selected by `library_probes`, too.
         """
+        self._library_probe = _pattern(library_probes)
         self._has_wildcards = has_wildcards
         self._loggers = LoggerFilter(set(probes_by_logger) - set(warn_or_worse_only))
         self._loud_loggers = LoggerFilter(warn_or_worse_only)
@@ -199,7 +203,11 @@ class Prefilter:
         # Patterns by number: the first is for lines of unknown loggers.
         self._wanted = [{one for probes in self._probes.values() for one in probes}]
         self._numbers: dict[frozenset[bytes], int] = {}
+        self._of_others = len(self._wanted) if library_probes else _NOTHING
+        self._wanted += [set(library_probes)] if library_probes else []
         for name in sorted(self._probes):
+            if name.decode() in library_loggers:
+                self._probes[name] |= set(library_probes)
             self._numbers[frozenset([name])] = len(self._wanted)
             self._wanted.append(self._probes[name])
         # Files of one cluster end their lines alike.
@@ -263,6 +271,9 @@ class Prefilter:
             some, layouts = np.flatnonzero(kinds == kind), groups[kind - 1]
             if all(layout.ends_with_logger for layout in layouts):
                 heard[some] = self._has_logger(records, rows[some], layouts)
+                if self._library_probe and layouts[0].id in OF_FOUND_LAYOUTS:
+                    # Written anew from another form: it may be a library's, whatever its logger.
+                    heard[some] = True
             else:
                 heard[some] = not self._hears_none(layouts)
         return heard
@@ -295,6 +306,8 @@ class Prefilter:
                 parts.append(rows[self._has_logger(records, rows, layouts)])
                 if self._has_wildcards:
                     parts.append(self._find_quoting(records, rows, layouts))
+                if self._library_probe and layouts[0].id in OF_FOUND_LAYOUTS:
+                    parts.append(self._find_library_lines(records, rows))
             elif not self._hears_none(layouts):
                 parts.append(rows)
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
@@ -381,13 +394,13 @@ class Prefilter:
                 numbers = numbers[numbers != _ANYTHING]
             known = numbers != _ANYTHING
             chosen[left[known]] = numbers[known]
-            left = left[numbers <= _ANYTHING]
+            left = left[(numbers <= _ANYTHING) | (numbers == self._of_others)]
             if not len(left):
                 break
         return chosen
 
     def _pattern_of_name(self, name: bytes) -> int:
-        known = self._numbers.get(frozenset([name.rpartition(b".")[2]]), _NOTHING)
+        known = self._numbers.get(frozenset([name.rpartition(b".")[2]]), self._of_others)
         return known if name else _ANYTHING
 
     def _pattern_of_tail(self, tail: bytes) -> int:
@@ -400,7 +413,13 @@ class Prefilter:
         if fits and fits not in self._numbers:
             self._numbers[fits] = len(self._wanted)
             self._wanted.append({one for name in fits for one in self._probes[name]})
-        return self._numbers.get(fits, _NOTHING)
+        return self._numbers.get(fits, self._of_others)
+
+    def _find_library_lines(self, records: Records, rows: Offsets) -> Offsets:
+        """Return the records that were written anew from another form and may be a library's."""
+        found = pc.match_substring_regex(first_lines(records, rows), self._library_probe)
+        lines: Offsets = rows[found.to_numpy(zero_copy_only=False)]
+        return lines
 
     def _find_quoting(self, records: Records, rows: Offsets, layouts: list[Layout]) -> Offsets:
         """Return the records at WARN or worse that quote an error of a client."""

@@ -182,7 +182,7 @@ class OpenSpanCounter:
 
     def add(self, starts: Ints, ends: Ints) -> None:
         """Add spans."""
-        starts, ends = np.maximum(starts, self._window[0]), np.minimum(ends, self._window[1])
+        starts, ends = (np.clip(moments, *self._window) for moments in (starts, ends))
         ones = np.ones(len(starts), np.int64)
         self._pending += [(starts, ones), (ends, -ones)]
         self._pending_spans += len(starts)

@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from forensics.ingest.documents import find_document
+from forensics.ingest.text_buffer import undo_breaks
+from forensics.ingest.wrapper_detection import shipped_wrappers
 from tests.ingest.json_formats import Record, read_records
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
@@ -66,6 +71,10 @@ def escaped(text: str) -> str:
     return text
 
 
+def turned(text: str) -> str:
+    return "".join(reversed(text.splitlines(keepends=True)))
+
+
 def search(line: str, _: Record) -> str:
     return json.dumps(
         {"type": "match", "data": {"path": {"text": "a.log"}, "lines": {"text": line + "\n"}}}
@@ -75,6 +84,35 @@ def search(line: str, _: Record) -> str:
 def driver(line: str, one: Record) -> str:
     return json.dumps(
         {"short_message": line, "host": "d1", "level": 6, "timestamp": one.millis / 1000}
+    )
+
+
+def journal(line: str, one: Record) -> str:
+    first, *rest = line.split("\n")
+    below = "".join(f"\n            {more}" for more in rest)
+    day = f"Wed {second(one)}.{one.millis:06d} UTC [s=7;i={one.millis:x}]"
+    return f"{day}\n    _TRANSPORT=stdout\n    _HOSTNAME=b1\n    MESSAGE={first}{below}\n    _PID=1"
+
+
+def exporter(one: Record) -> str:
+    return (
+        f"LogRecord #{one.millis}\nObservedTimestamp: {second(one)}.5 +0000 UTC\nSeverityText: \n"
+        f"Body: Str({one.text})\nAttributes:\n     -> log.file.name: Str(server.log)\nFlags: 0"
+    )
+
+
+def expanded(one: Record) -> str:
+    """Print a row as psql does with \\x."""
+    first, *rest = one.text.split("\n")
+    below = "".join(f"+\n        | {line}" for line in rest)
+    head = f"-[ RECORD {one.millis} ]----\nid      | {one.millis}\n"
+    return f"{head}message | {first}{below}\nhost    | b1"
+
+
+def vertical(one: Record) -> str:
+    return (
+        f"{'*' * 27} {one.millis}. row {'*' * 27}\n     id: {one.millis}\n"
+        f"message: {one.text}\n   host: b1"
     )
 
 
@@ -88,6 +126,43 @@ DRESSES: dict[str, Callable[[], str]] = {
     ),
     "a string beside other strings": lambda: lines(search),
     "a level of the collector's": lambda: lines(driver),
+    "the journal's fields, line by line": lambda: lines(journal),
+    "the journal's fields, record by record": lambda: each(lambda one: journal(one.text, one)),
+    "an exporter's fields": lambda: (
+        "ResourceLog #0\nResource attributes:\n     -> host.name: Str(b1)\n" + each(exporter)
+    ),
+    "rows printed by psql": lambda: each(expanded),
+    "rows printed by mysql": lambda: each(vertical),
+    "a name behind every line": lambda: lines(lambda line, _: f"{line} (kafka/kafka-1/kafka)"),
+    "columns behind every line": lambda: lines(
+        lambda line, one: (
+            f"{line}\tkafka-1\tPrimaryResult\t{second(one).replace(' ', 'T')}.1234567Z"
+        )
+    ),
+    "a name behind and a time before every line": lambda: lines(
+        lambda line, one: f"{second(one).replace(' ', 'T')}Z {line} <kafka-1>"
+    ),
+    "escaped breaks in columns": lambda: each(
+        lambda one: f"{second(one)}\tb1\t{escaped(one.text)}"
+    ),
+    "escaped breaks in objects": lambda: each(
+        lambda one: json.dumps({"log": escaped(one.text) + "\n", "stream": "stdout"})
+    ),
+    "escaped breaks in a plain log": lambda: each(lambda one: one.text.replace("\n", "\\n")),
+    "blanks of lines below are lost": lambda: each(
+        lambda one: "kafka-1  | " + "\n".join(line.strip() for line in one.text.split("\n"))
+    ),
+    "a short and a full message": lambda: each(
+        lambda one: json.dumps(
+            {"short_message": one.text.split("\n")[0], "full_message": one.text, "level": 6}
+        )
+    ),
+    "newest first, behind a name": lambda: turned(lines(lambda line, _: f"kafka-1  | {line}")),
+    "newest first, line by line": lambda: turned(
+        lines(lambda line, one: f'{second(one).replace(" ", "T")}Z {{pod="kafka-1"}} {line}')
+    ),
+    "newest first, without a prefix": lambda: turned(each(lambda one: one.text)),
+    "newest first, record by record": lambda: "".join(f"{one.text}\n" for one in reversed(RECORDS)),
     "a table with escapes": lambda: (
         "Timestamp\tBody\n" + each(lambda one: f"{second(one)}\t{escaped(one.text)}")
     ),
@@ -124,3 +199,79 @@ def test_a_column_of_few_names_tells_nodes_apart(tmp_path: Path) -> None:
     (file,) = scan(tmp_path / "all").files.values()
 
     assert {"?k1", "?k2", "?k3"} <= set(file.origins)
+
+
+def test_names_behind_lines_tell_nodes_apart(tmp_path: Path) -> None:
+    rows = []
+    for broker in ("1", "2", "3"):
+        records = [*read_records((LOGS / f"broker-{broker}/server.log").read_text("utf-8"))]
+        rows.append(lines(lambda line, _, n=broker: f"{line} (ns/kafka-{n}/kafka)", records[:130]))  # type: ignore[misc]
+    found = read(tmp_path, "".join(rows))
+    (file,) = found.files.values()
+
+    assert {"?kafka-1", "?kafka-2", "?kafka-3"} <= set(file.origins)
+    assert all("(ns/" not in (row["value"] or "") for row in found.events)
+
+
+def test_fields_of_a_resource_belong_to_all_its_records(tmp_path: Path) -> None:
+    text = "".join(
+        f"ResourceLog #0\nResource attributes:\n     -> k8s.pod.name: Str(k{n})\n" + each(exporter)
+        for n in (1, 2)
+    )
+    (file,) = read(tmp_path, text).files.values()
+
+    assert {"k1", "k2"} == set(file.origins)
+
+
+@pytest.mark.parametrize("name", ["an exporter's fields", "newest first, line by line"])
+def test_blocks_of_any_size_give_the_same_records(name: str) -> None:
+    text = DRESSES[name]().encode()
+    found = []
+    for size in (777, len(text)):
+        document = find_document(text, shipped_wrappers())
+        assert document is not None
+        blocks = [text[at : at + size] for at in range(0, len(text), size)]
+        last = len(blocks) - 1
+        found.append(
+            [
+                piece
+                for at, one in enumerate(blocks)
+                for piece in document.feed(one, final=at == last)
+            ]
+        )
+
+    assert found[0] == found[1]
+    for piece in found[0]:
+        assert text[: piece.offset].count(b"\n") + 1 == piece.line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"kafka-{n}  | [2026-11-18 11:31:58,423] INFO x (a.B)\n" for n in (1, 2)),
+        "[2026-11-18 11:31:58,423] INFO x\n\ta.b = 1\n\tc.d = 2026-11-18 11:31:58 INFO\n (a.B)\n",
+    ],
+)
+def test_lines_behind_names_are_no_printed_fields(text: str) -> None:
+    assert find_document(text.encode() * 50, shipped_wrappers()) is None
+
+
+def test_escapes_in_the_strings_of_objects_stay() -> None:
+    line = rb'[t] INFO {"stack":"KafkaJSError: x\nError: y"} \n\tat a.b(C)'
+    texts = pa.array([line, rb"a: \n\tb.c = 1"], pa.binary())
+
+    both = undo_breaks(texts, np.ones(2, np.bool_)).to_pylist()
+    assert [line, b"a: \n\tb.c = 1"] == both
+
+
+def test_an_endless_line_among_fields_costs_no_memory() -> None:
+    head = each(exporter).encode()
+    document = find_document(head, shipped_wrappers())
+    assert document is not None
+    pieces = document.feed(head, final=False)
+    for _ in range(40):
+        pieces += document.feed(b"x" * (1 << 20), final=False)
+    pieces += document.feed(b"\n" + head, final=True)
+
+    assert 2 * len(RECORDS) == len(pieces)
+    assert max(len(piece.text) for piece in pieces) < 3 << 20

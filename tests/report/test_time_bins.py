@@ -128,6 +128,7 @@ def test_the_shutdown_at_the_end_of_the_logs_is_no_debt(unclean: Path) -> None:
         save(unclean, "outages", [gone | {"planned": planned}])
         debt = time_bins.count_degraded_partitions(load_run(unclean))["under-replicated"]
         assert max(level for _, level in debt) == most
+        assert min(level for _, level in debt) == 0
 
 
 def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:

@@ -14,6 +14,7 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import Any, TypedDict, TypeVar
 
+from forensics.lib.arrow_io import SIGHTING
 from forensics.lib.intervals import Interval, IntervalIndex
 from forensics.lib.time_units import SECOND
 
@@ -47,6 +48,10 @@ _BY_CONTROLLER = {
 _CHANGES = (("removed", "fenced"), ("added", "up"), ("bounced", "fenced"), ("bounced", "up"))
 _LISTED = ("broker_registered", "brokers_changed", "brokers_found")
 LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
+LIFECYCLE_COLUMNS = (
+    *SIGHTING, "text", "rule", "telling", "broker", "controller", "added", "removed", "bounced",
+    "alive",
+)  # fmt: skip
 # A broker that has just started may be missing in a list that is logged a little later.
 _SETTLED = 10 * SECOND
 # A start that fails is written down as one that is done, and at once as one that failed.

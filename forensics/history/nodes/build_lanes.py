@@ -157,7 +157,7 @@ class Lanes:
 def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
-    rows = read_events(events, broker_states.LIFECYCLE_KINDS)
+    rows = read_events(events, broker_states.LIFECYCLE_KINDS, broker_states.LIFECYCLE_COLUMNS)
     controllers = ControllerHistory(events, clocks, roles, rows)
     news = _select_news(rows, read_startup_windows(events), clocks, roles, controllers.void)
     starts = [row for row in news if row["kind"] == "process_starting"]

@@ -169,7 +169,10 @@ class _Sessions:
         self._unnamed = 0
         unnamed = set[int]()
         self._default = _SESSION
-        for row in read_events(events, kinds, columns):
+        # Settings are many, and seldom these.
+        named = pc.field("setting").isin(_TIMEOUT_SETTINGS)
+        where = (pc.field("kind") != "setting_seen") | named
+        for row in read_events(events, kinds, columns, where):
             node, length = row["node"] or "", row["duration_ms"]
             if row["kind"] == "controller_elected":
                 self._elected.append(clocks.event_time(row))

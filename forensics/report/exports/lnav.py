@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from forensics.events.layout_stretches import OF_FOUND_LAYOUTS
 from forensics.ingest.wrappers import PrefixWrapper, Wrapper, load_wrappers
-from forensics.parsing.layouts import Layout, load_layouts
+from forensics.parsing.layouts import OF_FOUND_LAYOUTS, Layout, load_layouts
 
 NAME = "kafka_log"
 _SCHEMA = "https://lnav.org/schemas/format-v1.schema.json"
