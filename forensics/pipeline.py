@@ -11,7 +11,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
+from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
@@ -52,11 +52,13 @@ from forensics.events.zone_changes import settle_midnights, settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
+    ANY_CLUSTER,
     find_cluster_ids,
     leave_out_others,
     refuse_several_clusters,
 )
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
+from forensics.history.mixed_clusters import refuse_contradictions
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
@@ -104,6 +106,8 @@ _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches"
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
 _NUMBERS = re.compile(r"\d[\d,]*")
+# Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
+_BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
 _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
@@ -140,10 +144,12 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library()
+            preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
-            engine = stack.enter_context(open_spark(settings.master, watch.listener))
+            engine = stack.enter_context(
+                open_engine(settings.engine, settings.master, watch.listener)
+            )
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -151,6 +157,18 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def open_engine(
+    name: str, master: str | None, listener: ProgressListener = SILENT
+) -> AbstractContextManager[Engine]:
+    """Open what runs the stages: Spark on `master`, or this process."""
+    if name == "local":
+        return nullcontext(LocalEngine(listener, MAX_BYTES))
+    # Only who asks for it waits for its modules.
+    from forensics.engine.spark import open_spark  # noqa: PLC0415
+
+    return open_spark(master, listener)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
@@ -225,7 +243,7 @@ def scan_archives(
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
-    _keep_one_cluster(engine, files, events, settings)
+    keep_one_cluster(engine, files, events, settings)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
@@ -263,15 +281,26 @@ def notify_of_problems(problems: Sequence[tuple[str, str]], notify: Notify) -> N
         notify(f"warning: {files}: {whose}{why}; the rest is read")
 
 
-def _keep_one_cluster(
-    engine: Engine, files: Mapping[str, FileAccount], events: Path, settings: Settings
-) -> None:
-    """Leave out the files and events of other clusters, or refuse them if none was asked for."""
+def keep_one_cluster(
+    engine: Engine,
+    files: Mapping[str, FileAccount],
+    events: Path,
+    settings: Settings,
+    *,
+    must_name: bool = True,
+) -> bool:
+    """Leave out the files and events of other clusters, or refuse them if none was asked for.
+
+    Return True if there were any.
+    """
+    if settings.cluster == ANY_CLUSTER:
+        return False
     ids = find_cluster_ids(events)
     if settings.cluster is None:
         refuse_several_clusters(files, ids)
-        return
-    others = leave_out_others(files, ids, settings.cluster)
+        refuse_contradictions(files, events)
+        return False
+    others = leave_out_others(files, ids, settings.cluster, must_name=must_name)
     for name, reason in others.items():
         files[name].leave_out(reason)
     if others:
@@ -283,6 +312,8 @@ def _keep_one_cluster(
         engine.map_batches(events, kept, keep, EVENTS)
         shutil.rmtree(events)
         kept.rename(events)
+    refuse_contradictions([name for name in files if name not in others], events)
+    return bool(others)
 
 
 def settle_events(
@@ -291,7 +322,7 @@ def settle_events(
     """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
     finalize = make_event_finalizer(files)
     if not write_unrepeated(engine, staged, finalize, events, files, settings.staging):
-        engine.map_batches(staged, events, finalize, EVENTS)
+        engine.map_batches(staged, events, finalize, EVENTS, _BY_KIND)
 
 
 def write_unrepeated(  # noqa: PLR0913, PLR0917
@@ -320,7 +351,7 @@ def write_unrepeated(  # noqa: PLR0913, PLR0917
         mark, whole = repeated_lines.CutMarker(cut), scratch / "marked_whole"
         engine.map_batches(marked, whole, mark, repeated_lines.MARKED)
         marked = whole
-    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
+    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS, _BY_KIND)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
         counts,

@@ -132,14 +132,15 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time the block as a stage of this name."""
-        begin = time.monotonic()
+        """Time the block as a stage of this name, but for stages within it: all sum up to a run."""
+        begin, before = time.monotonic(), sum(self.seconds.values())
         self.listener.begin_stage(name)
         try:
             yield
         finally:
             self.listener.end_stage()
-            elapsed = time.monotonic() - begin
+            within = sum(self.seconds.values()) - before
+            elapsed = max(0.0, time.monotonic() - begin - within)
             self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 2)
 
     def figures(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from forensics.lib.limits import DEFAULT_LIMITS, Limits
 
 # How bad a finding can be, from the least to the worst; `fail_on` names one of them.
 SEVERITIES = ("info", "low", "medium", "high", "critical")
+# What runs the stages: Spark, or this process alone, which needs no Java.
+ENGINES = ("spark", "local")
 # How much one task reads of a plain file: worth a task, and small enough to spread the work.
 SPLIT_SIZE = 64 << 20
 
@@ -37,6 +39,8 @@ class Settings:
     commands: tuple[str, ...] = ()
     # how far an archive may lead the reader
     limits: Limits = DEFAULT_LIMITS
+    # what runs the stages: one of ENGINES
+    engine: str = "spark"
     # the words of the command line
     command: tuple[str, ...] = ()
     # where Great Expectations writes its own pages of the checks; null: nowhere

@@ -14,7 +14,6 @@ from forensics import run_result
 from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.node_map import parse_node_map
@@ -24,7 +23,12 @@ from forensics.ingest.read_plan import split_files
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts, notify_of_problems, notify_of_programs
+from forensics.pipeline import (
+    load_accounts,
+    notify_of_problems,
+    notify_of_programs,
+    open_engine,
+)
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -62,6 +66,9 @@ class AuditRequest:
     log_patterns: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     limits: Limits = DEFAULT_LIMITS
+    engine: str = "spark"
+    # the id of the cluster whose logs alone count
+    cluster: str | None = None
 
     @property
     def gives_logs(self) -> bool:
@@ -91,7 +98,7 @@ def audit(
     if not is_remote(request.store):
         StoreFiles(Path(request.store)).refuse_other_folders()
     with Stopwatch(listener) as watch:
-        engines = engines or partial(open_spark, request.master, listener)
+        engines = engines or partial(open_engine, request.engine, request.master, listener)
         try:
             with _open_store(request, notify) as folder:
                 return _run_and_save_result(request, folder, notify, watch, engines)
@@ -147,9 +154,11 @@ def _run(
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)
     notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
-    store = Store(files.begin(), digests, notes, request.node_map)
+    store = Store(
+        files.begin(), digests, notes, request.node_map, request.cluster, notify
+    )  # fmt: skip
     with ExitStack() as stack:
-        engine = _LazyEngine(engines, stack, watch)
+        engine = _LazyEngine(engines, stack, watch, with_spark=request.engine == "spark")
         figures: dict[str, Any] = {}
         if request.gives_logs:
             figures = _ingest(request, store, packs_to_json(packs), engine, notify, watch)
@@ -249,13 +258,16 @@ def _conclude(
 class _LazyEngine:
     """An engine that is opened when it is first needed: most runs of a quiet day need none."""
 
-    def __init__(self, engines: EngineFactory, stack: ExitStack, watch: Stopwatch) -> None:
+    def __init__(
+        self, engines: EngineFactory, stack: ExitStack, watch: Stopwatch, *, with_spark: bool
+    ) -> None:
         self._engines, self._stack, self._watch = engines, stack, watch
+        self._with_spark = with_spark
         self._engine: Engine | None = None
 
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
-                preload_library()
+                preload_library(with_spark=self._with_spark)
                 self._engine = self._stack.enter_context(self._engines())
         return self._engine

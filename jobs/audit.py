@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    CLUSTER_OPTION,
     COMMAND_OPTION,
+    ENGINE_OPTION,
     JSON_OPTION,
     LIMIT_OPTION,
     MAP_OPTION,
@@ -21,6 +23,7 @@ from forensics.cli.app import (
     VERBOSE_OPTION,
     WAIT_OPTION,
     command_words,
+    refuse_master_of_local,
     run_file,
     tell,
     tell_rows,
@@ -51,8 +54,10 @@ from forensics.settings import SEVERITIES
 )
 @WAIT_OPTION
 @MASTER_OPTION
+@ENGINE_OPTION
 @RULES_OPTION
 @MAP_OPTION
+@CLUSTER_OPTION
 @PATTERN_OPTION
 @COMMAND_OPTION
 @LIMIT_OPTION
@@ -72,8 +77,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
     keep_weeks: int | None,
     wait: float,
     master: str | None,
+    engine: str,
     packs: tuple[Path, ...],
     node_map: tuple[str, ...],
+    cluster: str | None,
     log_patterns: tuple[str, ...],
     commands: tuple[str, ...],
     limit_words: tuple[str, ...],
@@ -112,11 +119,12 @@ def command(  # noqa: PLR0917 - each is an option of its own
 
     if not archives and not commands:
         raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
+    refuse_master_of_local(engine, master)
     request = AuditRequest(
         archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
         fail_on=fail_on, strict=strict, command=command_words(),
         node_map=node_map, log_patterns=log_patterns, commands=commands,
-        limits=parse_limits(limit_words),
+        limits=parse_limits(limit_words), engine=engine, cluster=cluster,
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
         result = audit(request, progress.notify, progress)

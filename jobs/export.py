@@ -19,13 +19,15 @@ from forensics.cli.value_completion import complete_with, table_names
 from forensics.lib.storage import write_atomically
 
 FORMATS = (
-    "markdown", "slack", "webhook", "grafana", "prometheus", "junit", "jsonl", "timesketch", "csv",
-    "parquet",
+    "markdown", "slack", "webhook", "grafana", "prometheus", "junit", "jsonl", "timesketch", "lnav",
+    "csv", "parquet",
 )  # fmt: skip
 
 
 @click.command()
-@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument(
+    "out", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
 @click.option("--format", "form", required=True, type=click.Choice(FORMATS), help="What to write.")
 @click.option(
     "-o", "--output", "target", type=click.Path(path_type=Path), metavar="TARGET",
@@ -42,7 +44,7 @@ FORMATS = (
 @click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
 @QUIET_OPTION
 def command(
-    out: Path,
+    out: Path | None,
     form: str,
     target: Path | None,
     tables: tuple[str, ...],
@@ -68,6 +70,7 @@ def command(
                   cannot tell is an error
       jsonl       everything that happened, in the order of time, one JSON object a line
       timesketch  the same with message, datetime and timestamp_desc
+      lnav        all known layouts of log lines, for `lnav -i`; needs no OUT
       csv         every table as a sheet, and the findings; no cell is a formula
       parquet     every table as one file, and the findings
 
@@ -81,12 +84,18 @@ def command(
       kafka-forensics export out --format junit -o TEST-kafka.xml
       kafka-forensics export out --format slack -o message.json
       kafka-forensics export out --format prometheus -o /var/lib/node_exporter/kafka.prom
+      kafka-forensics export --format lnav -o kafka_log.json
     """
-    from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
+    from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS, lnav
     from forensics.report.time_window import narrow_run, parse_window
     from forensics.run_output.reader import open_run
 
     _check(form, target, tables, since or till, events=events, full=full)
+    if form == "lnav":
+        _write(lnav.write(), target, quiet=quiet)
+        return
+    if out is None:
+        raise click.UsageError("Missing argument 'OUT'.")
     saved = open_run(out)
     if form in FOLDER_FORMATS and target:
         for path in FOLDER_FORMATS[form](saved, target, tables):
@@ -95,13 +104,11 @@ def command(
         return
     if since is not None or till is not None:
         saved = narrow_run(saved, parse_window(saved, since, till))
-    written = _write(TEXT_FORMATS[form](saved, events or full), target)
-    if written and not quiet:
-        tell(f"written: {written}")
+    _write(TEXT_FORMATS[form](saved, events or full), target, quiet=quiet)
 
 
-def _write(text: Iterator[str], target: Path | None) -> Path | None:
-    """Write a text to the terminal, or whole into the file that is given back."""
+def _write(text: Iterator[str], target: Path | None, *, quiet: bool) -> None:
+    """Write a text to the terminal, or whole into a file, and say so."""
     if target is None or str(target) == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
@@ -109,13 +116,14 @@ def _write(text: Iterator[str], target: Path | None) -> Path | None:
             sys.stdout.write(piece)
             if not is_output_read():
                 break
-        return None
+        return
     with (
         write_atomically(target) as partial,
         partial.open("w", encoding="utf-8", newline="\n") as file,
     ):
         file.writelines(text)
-    return target
+    if not quiet:
+        tell(f"written: {target}")
 
 
 def _check(
@@ -131,8 +139,9 @@ def _check(
     is_folder = form in ("csv", "parquet")
     if is_folder and (target is None or target.is_file()):
         raise click.UsageError(f"--format {form} writes a folder: name it by -o FOLDER.")
-    if is_folder and window:
-        raise click.UsageError(f"--format {form} writes whole tables; leave --from and --to.")
+    if window and (is_folder or form == "lnav"):
+        what = "whole tables" if is_folder else "layouts"
+        raise click.UsageError(f"--format {form} writes {what}; leave --from and --to.")
     if tables and not is_folder:
         raise click.UsageError("--table is for csv and parquet.")
     if events and form not in ("jsonl", "timesketch"):

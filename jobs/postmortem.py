@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forensics.cli.app import (
+    CLUSTER_OPTION,
     COMMAND_OPTION,
+    ENGINE_OPTION,
     JSON_OPTION,
     LIMIT_OPTION,
     MAP_OPTION,
@@ -21,6 +23,7 @@ from forensics.cli.app import (
     STRICT_OPTION,
     VERBOSE_OPTION,
     command_words,
+    refuse_master_of_local,
     run_file,
     tell,
     tell_rows,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     help="Folder for the page, findings.json and tables; made if it is not there.",
 )
 @MASTER_OPTION
+@ENGINE_OPTION
 @click.option(
     "--split-size",
     default=64 << 20,
@@ -50,9 +54,7 @@ if TYPE_CHECKING:
 @RULES_OPTION
 @MAP_OPTION
 @PATTERN_OPTION
-@click.option(
-    "--cluster", metavar="ID", help="Of logs of several clusters look at those of this one alone."
-)
+@CLUSTER_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",
@@ -135,6 +137,7 @@ def command(
 
     if not archives and not options["commands"]:
         raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
+    refuse_master_of_local(options["engine"], options["master"])
     limits = parse_limits(limit_words)
     settings = Settings(archives, out or Path(), command=command_words(), limits=limits, **options)
     if dry_run:

@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    ENGINE_OPTION,
     JSON_OPTION,
     MASTER_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     WAIT_OPTION,
     command_words,
+    refuse_master_of_local,
     run_file,
     tell,
 )
@@ -29,14 +31,16 @@ from forensics.cli.value_completion import complete_with, week_names
 )  # fmt: skip
 @WAIT_OPTION
 @MASTER_OPTION
+@ENGINE_OPTION
 @RULES_OPTION
 @JSON_OPTION
 @QUIET_OPTION
-def command(
+def command(  # noqa: PLR0917 - each is an option of its own
     store: str,
     week: str | None,
     wait: float,
     master: str | None,
+    engine: str,
     packs: tuple[Path, ...],
     *,
     as_json: bool,
@@ -59,11 +63,12 @@ def command(
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
 
+    refuse_master_of_local(engine, master)
     if not storage.is_remote(store) and not Path(store).is_dir():
         raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
     request = AuditRequest(
         (), store, Week.parse(week) if week else None, None, wait, packs, master,
-        command=command_words(),
+        command=command_words(), engine=engine,
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         result = audit(request, progress.notify, progress)

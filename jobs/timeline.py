@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from forensics.cli.app import (
+    ENGINE_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     command_words,
     print_any_character,
+    refuse_master_of_local,
     run_file,
     style_output,
 )
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from forensics.report.histories.selection import Selection
     from forensics.report.histories.timeline import Timeline
     from forensics.run_output.reader import RunOutput
+    from forensics.settings import Settings
 
 
 COLOURS: dict[str, dict[str, Any]] = {
@@ -74,6 +78,7 @@ COLOURS: dict[str, dict[str, Any]] = {
     help="Of an archive: keep the page, findings.json and tables of its postmortem here.",
 )  # fmt: skip
 @click.option("--master", help="Of an archive: Spark master; default: local[*].")
+@ENGINE_OPTION
 @RULES_OPTION
 @QUIET_OPTION
 def command(
@@ -87,6 +92,7 @@ def command(
     page: Path | None,
     out: Path | None,
     master: str | None,
+    engine: str,
     packs: tuple[Path, ...],
     quote: bool,
     as_json: bool,
@@ -113,10 +119,15 @@ def command(
     from forensics.report.histories import build_timelines
     from forensics.report.histories.selection import Selection
     from forensics.run_output.reader import open_run
+    from forensics.settings import Settings
 
+    refuse_master_of_local(engine, master)
     wanted = Selection(partitions, topics, brokers, since, till)
     _check(wanted, page)
-    with _open_output(archives, out, master, packs, quiet=quiet) as folder:
+    settings = Settings(
+        archives, out or Path(), master, packs=packs, engine=engine, command=command_words()
+    )
+    with _open_output(settings, out, quiet=quiet) as folder:
         saved = open_run(folder)
         stories = build_timelines(saved, wanted)
         _write(saved, stories, as_json=as_json, quote=quote)
@@ -147,13 +158,11 @@ def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: boo
 
 
 @contextmanager
-def _open_output(
-    archives: Sequence[str], out: Path | None, master: str | None, packs: tuple[Path, ...],
-    *, quiet: bool,
-) -> Iterator[Path]:  # fmt: skip
+def _open_output(settings: Settings, out: Path | None, *, quiet: bool) -> Iterator[Path]:
     """Yield the output folder of a postmortem: the one that is named, or one made for this."""
     from forensics.errors import ForensicsError
 
+    archives = settings.archives
     outputs = [path for path in map(Path, archives) if _is_output(path)]
     if outputs:
         if len(archives) > 1:
@@ -165,28 +174,24 @@ def _open_output(
             raise ForensicsError(f"{outputs[0]} is read as it is; leave -o out.")
         yield outputs[0]
     elif out:
-        yield _postmortem(archives, out, master, packs, quiet=quiet)
+        yield _postmortem(settings, quiet=quiet)
     else:
         with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as folder:
-            yield _postmortem(archives, Path(folder), master, packs, quiet=quiet)
+            yield _postmortem(replace(settings, out=Path(folder)), quiet=quiet)
 
 
 def _is_output(path: Path) -> bool:
     return (path / "findings.json").is_file() and (path / "tables").is_dir()
 
 
-def _postmortem(
-    archives: Sequence[str], out: Path, master: str | None, packs: tuple[Path, ...], *, quiet: bool
-) -> Path:
+def _postmortem(settings: Settings, *, quiet: bool) -> Path:
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
-    from forensics.settings import Settings
 
-    settings = Settings(tuple(archives), out, master, packs=packs, command=command_words())
     # Only a person at a terminal is waiting; a pipe gets warnings alone.
     with Progress(sys.stderr, quiet=quiet or not sys.stderr.isatty()).open() as progress:
         postmortem(settings, progress.notify, progress)
-    return out
+    return settings.out
 
 
 def _write(saved: RunOutput, stories: list[Timeline], *, as_json: bool, quote: bool) -> None:

@@ -36,6 +36,19 @@ def wishes(**more: Any) -> Settings:
     return Settings(("logs",), Path("out"), **more)
 
 
+def test_stages_within_stages_last_no_longer_than_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark starts while an audit scans; that is one time, not two."""
+    clock = iter([0.0, 1.0, 5.0, 9.0])
+    monkeypatch.setattr("forensics.run_result.time.monotonic", lambda: next(clock))
+    watch = Stopwatch()
+    with watch.stage("scan"), watch.stage("start"):
+        pass
+
+    assert watch.seconds == {"start": 4.0, "scan": 5.0}
+
+
 @pytest.mark.parametrize(
     ("fail_on", "code"),
     [(None, 0), ("critical", 0), ("high", 3), ("medium", 3), ("info", 3)],

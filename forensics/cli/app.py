@@ -30,6 +30,7 @@ from forensics.cli.option_sources import (
 from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
 from forensics.lib.text_safety import printable, printable_lines
+from forensics.settings import ENGINES
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
@@ -38,10 +39,22 @@ VERDICT_COLOURS = {"INCIDENT": "red", "CLEAR": "green", "CANNOT TELL": "yellow"}
 MASTER_OPTION = click.option(
     "--master", help="Spark master; default: local[*], or what spark-submit says."
 )
+ENGINE_OPTION = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="spark",
+    show_default=True,
+    help="What does the work: Spark, or this process alone, which needs no Java and starts sooner,"
+    " for a small archive.",
+)
 STRICT_OPTION = click.option(
     "--strict", is_flag=True, help="End with 4 if something could not be read."
 )
 # The options of every command that reads logs.
+CLUSTER_OPTION = click.option(
+    "--cluster", metavar="ID",
+    help="Of logs of several clusters look at those of this one alone; 'any' reads all as one.",
+)  # fmt: skip
 MAP_OPTION = click.option(
     "--map",
     "node_map",
@@ -114,6 +127,12 @@ def command_words() -> tuple[str, ...]:
     """Return the command line of the running command."""
     context = click.get_current_context(silent=True)
     return tuple(context.find_root().obj or ()) if context else ()
+
+
+def refuse_master_of_local(engine: str, master: str | None) -> None:
+    """Refuse a Spark master where Spark does not run."""
+    if engine == "local" and master:
+        raise click.UsageError("--master is Spark's; leave it, or --engine local.")
 
 
 def run_file(file: str) -> None:
@@ -279,6 +298,7 @@ def _translate_errors() -> Iterator[None]:
         message = "there is not enough memory; see `ulimit -v` and the limits of the container"
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
+        click.echo("interrupted", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 

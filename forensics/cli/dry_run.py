@@ -21,7 +21,13 @@ from forensics.events.packs import open_packs, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_parts
 from forensics.ingest.inputs import gather_inputs
-from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_inputs
+from forensics.ingest.read_plan import (
+    ReadPlan,
+    Split,
+    bundle_splits,
+    estimate_text_bytes,
+    plan_inputs,
+)
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
@@ -163,16 +169,12 @@ def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, f
 
     What one task reads cannot be shared: a single large archive takes as long on any machine.
     """
-    longest = max(sum(map(_unpacked_bytes, bundle)) for bundle in bundle_splits(work.splits, cores))
-    share = max(longest, sum(map(_unpacked_bytes, work.splits)) / cores) / pace
+    bundles = bundle_splits(work.splits, cores)
+    longest = max(sum(map(estimate_text_bytes, bundle)) for bundle in bundles)
+    share = max(longest, sum(map(estimate_text_bytes, work.splits)) / cores) / pace
     return _STARTUP_SECONDS[0] + share * _PACE_FACTORS[0], _STARTUP_SECONDS[
         1
     ] + share * _PACE_FACTORS[1]
-
-
-def _unpacked_bytes(split: Split) -> float:
-    # Logs pack to about a tenth; the exact ratio is not worth reading them.
-    return split.bytes * (1 if split.role in ("range", "tar") else 10)
 
 
 def _cores(master: str | None) -> int:

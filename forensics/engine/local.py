@@ -1,4 +1,8 @@
-"""The engine without Spark, with everything in memory: for a few lines, as in a rule's examples."""
+"""The engine without Spark: every stage in this process, one after the other.
+
+It needs no Java and starts at once, and what it sorts is in memory: it is for a small archive, and
+for a few lines, as in a rule's examples.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,66 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forensics.engine.base import Batches, EventReader, GroupReducer
-from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
-from forensics.ingest.read_plan import Split
-from forensics.lib.arrow_io import write_table
+from forensics.engine.progress import SILENT, ProgressListener
+from forensics.errors import ForensicsError
+from forensics.events.scan import STAGED_SCHEMA, Scanner, compile_patterns, load_scanner
+from forensics.ingest.read_plan import Split, estimate_text_bytes
+from forensics.lib.arrow_io import read_batches, write_batches, write_table
+from forensics.lib.text_format import format_bytes
+
+# More text is for Spark, which shares it among cores and does not hold it.
+MAX_BYTES = 256 << 20
 
 
 class LocalEngine:
     """Runs every stage in this process."""
 
+    def __init__(
+        self, listener: ProgressListener = SILENT, max_bytes: float = float("inf")
+    ) -> None:
+        """Tell a listener how much is read, and refuse archives with more text than `max_bytes`."""
+        self._listener, self._max_bytes = listener, max_bytes
+
     def scan(
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
+        self._refuse_large(splits)
         scanner = load_scanner(overlays, context=context)
         scanner.reader.search_at_once(compile_patterns(splits, overlays, context=context))
-        batches = (batch for split in splits for batch in scanner.scan(split))
-        write_table(pa.Table.from_batches(batches, STAGED_SCHEMA), target)
+        write_batches(self._scan(scanner, splits), STAGED_SCHEMA, target)
+
+    def _scan(self, scanner: Scanner, splits: Sequence[Split]) -> Batches:
+        done, total = 0, sum(split.bytes for split in splits)
+        for split in splits:
+            yield from scanner.scan(split)
+            done += split.bytes
+            self._listener.bytes_read(done, total)
+
+    def _refuse_large(self, splits: Sequence[Split]) -> None:
+        text = sum(map(estimate_text_bytes, splits))
+        if text > self._max_bytes:
+            raise ForensicsError(
+                f"The archives hold about {format_bytes(int(text))} of text, and --engine local is"
+                f" for {format_bytes(int(self._max_bytes))} at most. Leave --engine out: Spark"
+                " reads archives of any size."
+            )
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
-        batches = iter(pq.read_table(source).to_batches())
-        write_table(pa.Table.from_batches(transform(batches), schema), target)
+        """Pass a table through a function of batches; each file is sorted by `order`."""
+        batches = transform(read_batches(source))
+        if order:
+            table = pa.Table.from_batches(batches, schema)
+            write_table(table.sort_by([(name, "ascending") for name in order]), target)
+        else:
+            write_batches(batches, schema, target)
 
     def map_partitions(
         self,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -24,8 +26,9 @@ from types import FrameType
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,15 +41,21 @@ from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
+from forensics.lib.arrow_io import ROWS_OF_GROUP, take_system_memory
+from forensics.lib.deterministic_parquet import DeterministicWriter
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
 
+# What a task of a scan says: the name of its file, and how many rows that has.
+WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64())])
 # Java does not look at TMPDIR.
 _JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
+# A Java that was interrupted, too, may never answer.
+_PATIENCE_SECONDS = 20
 _OUR_PACKAGE = "forensics."
 _MISSING_MODULE_HINT = (
     "; the Python of executors needs this package and what it imports,"
@@ -81,7 +90,10 @@ def _class_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class ScanTasks:
-    """Runs the tasks whose numbers it is given.
+    """Runs the tasks whose numbers it is given; each attempt leaves a file of its own in `target`.
+
+    A row for each event would go through the JVM, which takes longer than the scan: only the names
+    of files do, and what an attempt that failed or came second leaves is never read.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
     only give context, too; `meter` is the folder where tasks note how far they are; `compiled` are
@@ -90,16 +102,24 @@ class ScanTasks:
 
     bundles: Sequence[Sequence[Split]]
     overlays: str
+    target: str
     meter: str
     context: bool
     is_local: bool = False
     compiled: Compiled = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the events and accounts of each task."""
+        """Write the events and accounts of each task; yield the name of each file, and its rows."""
+        take_system_memory()
+        # Where nothing is shared the driver misses what is written, and says so.
+        Path(self.target).mkdir(parents=True, exist_ok=True)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self._run(number)
+                name = f"part-{number:05}-{uuid.uuid4().hex}.parquet"
+                with DeterministicWriter(Path(self.target, name), STAGED_SCHEMA) as written:
+                    for rows in self._run(number):
+                        written.add(pa.Table.from_batches([rows]))
+                yield pa.RecordBatch.from_pylist([{"name": name, "rows": written.rows}], WRITTEN)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         meter = ReadCounter(self.meter, number)
@@ -181,7 +201,16 @@ class SparkEngine:
         with _interruptible():
             self.session = builder.getOrCreate()
             self.session.sparkContext.setLogLevel("ERROR")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+        self._interrupted = False
         self._poller = _StageProgressPoller(self.session, listener)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """End the jobs that run, and let Spark say nothing of what fails by that."""
+        context, self._interrupted = self.session.sparkContext, True
+        _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
+        signal.default_int_handler(number, frame)
 
     @property
     def parallelism(self) -> int:
@@ -197,21 +226,28 @@ class SparkEngine:
         numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
         # Read once and thrown away: quickly written matters more than small.
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
-            counted = Observation()
             is_local = str(self.session.sparkContext.master).startswith("local")
             compiled = compile_patterns(splits, overlays, context=context)
-            work = ScanTasks(bundles, overlays, str(meter), context, is_local, compiled)
-            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED_SCHEMA))
-            rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-            rows.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
-        _verify_rows_on_driver(target, counted.get["rows"])
+            attempts = _make_empty(target.with_name(f"{target.name}-attempts")).absolute()
+            work = ScanTasks(
+                bundles, overlays, str(attempts), str(meter), context, is_local, compiled
+            )
+            found = numbers.mapInArrow(work, from_arrow_schema(WRITTEN)).collect()
+        keep_written(attempts, {row["name"]: row["rows"] for row in found}, target)
 
     def map_batches(
-        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
+        self,
+        source: Path,
+        target: Path,
+        transform: Callable[[Batches], Batches],
+        schema: pa.Schema,
+        order: Sequence[str] = (),
     ) -> None:
-        """Pass a table through a function of batches."""
+        """Pass a table through a function of batches; each file is sorted by `order`."""
         table = self.session.read.parquet(_file_uri(source))
         result = table.mapInArrow(transform, from_arrow_schema(schema))
+        if order:
+            result = result.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in order))
         result.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
 
     def map_partitions(
@@ -277,8 +313,29 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        with suppress(Py4JError, OSError):
-            self.session.stop()
+        if self._interrupted:
+            _ask_aside(self.session.stop)
+        else:
+            with suppress(Py4JError, OSError):
+                self.session.stop()
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ask_aside(*questions: Callable[[], object]) -> None:
+    """Ask Java something in another thread, which has a connection of its own.
+
+    That of a thread whose call was interrupted still waits for the answer to it.
+    """
+
+    def ask() -> None:
+        for question in questions:
+            with suppress(Exception):
+                question()
+
+    thread = threading.Thread(target=ask, name="interrupt", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_SECONDS)
 
 
 def _scratch_folder() -> str:
@@ -300,16 +357,22 @@ def _interruptible() -> Iterator[None]:
 
     It may come in the middle of a call to Java, which fails by it in one of many ways. From then
     on Spark's own handler would ask a Java that may have ended already, or been stopped by us, and
-    py4j would log a traceback.
+    py4j would log a traceback. A Java that nobody is connected to yet would stay for good, and say
+    that the folder has gone in which it was to write its address.
     """
     # Its own loggers write to whatever handler the root logger has.
     logging.getLogger().addFilter(_is_not_from_py4j)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     is_main = threading.current_thread() is threading.main_thread()
     interrupted = threading.Event()
+    before = _children()
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupted.set()
+        if SparkContext._gateway is None:  # noqa: SLF001 - nothing else tells it
+            for started in _children() - before:
+                with suppress(ProcessLookupError):
+                    os.kill(started, signal.SIGKILL)
         signal.default_int_handler(number, frame)
 
     if is_main:
@@ -323,6 +386,15 @@ def _interruptible() -> Iterator[None]:
     finally:
         if is_main:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _children() -> set[int]:
+    """Return the processes that this one has started, where the system tells."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            found.update(map(int, path.read_text().split()))
+    return found
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
@@ -376,14 +448,31 @@ class _StageProgressPoller:
             self._listener.bytes_read(done, of)
 
 
-def _verify_rows_on_driver(target: Path, rows: int) -> None:
-    """Fail if the executors wrote to a folder that this machine does not share with them."""
-    here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+def keep_written(attempts: Path, written: Mapping[str, int], target: Path) -> None:
+    """Keep the files, with so many rows each, that attempts of tasks named; drop all others.
+
+    Fails if the executors wrote to a folder that this machine does not share with them.
+    """
+    paths = {name: attempts / name for name in written if (attempts / name).is_file()}
+    rows = sum(written.values())
+    here = sum(pq.read_metadata(path).num_rows for path in paths.values())
     if here != rows:
         raise ForensicsError(
             f"The executors wrote {rows:,} rows into {target}, and {here:,} of them are here. The"
             " output folder must lie where the driver and all executors see the same files."
         )
+    _make_empty(target)
+    for name, path in paths.items():
+        path.rename(target / name)
+    if not paths:
+        pq.write_table(STAGED_SCHEMA.empty_table(), target / "part-0.parquet")
+    shutil.rmtree(attempts)
+
+
+def _make_empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _file_uri(path: Path) -> str:
@@ -394,7 +483,11 @@ def _file_uri(path: Path) -> str:
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
 # A reader of these files holds one row group at a time, and needs memory for all of it.
-_SMALL_ROW_GROUPS = {"parquet.block.size": str(16 << 20)}
+# The size is that of compressed rows, of which a million may be as short.
+_SMALL_ROW_GROUPS = {
+    "parquet.block.size": str(16 << 20),
+    "parquet.block.row.count.limit": str(ROWS_OF_GROUP),
+}
 _SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",

@@ -161,6 +161,10 @@ IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left ou
 
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
+# So much of a file, and of each block of a document, is searched for messages that rules know;
+# fewer than a few may be quoted.
+SEARCHED_BYTES = 64 << 10
+_FEW_MESSAGES = 5
 
 _SUMMED = (
     "bytes",
@@ -317,6 +321,9 @@ class FileAccount:
             )
         if self.unread_parts and counts["records"]:
             notes.append(_say_unread(self.unread_parts))
+        unread = self.counts["messages"] >= _FEW_MESSAGES and not duplicate and not notes
+        if unread and (self.is_document or not self.counts["events"]):
+            notes.append(_say_unread_messages(self.counts["messages"], layout, self.is_document))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -348,6 +355,20 @@ def _say_unread(parts: Mapping[str, Sequence[tuple[str, int]]]) -> str:
     return (
         f"lines that look like records are read by no layout ({len(parts):,} part(s) of 4 MB, the"
         f" first at {first:,} MB), most of them like {shape!r}; see `kafka-forensics layout try`"
+    )
+
+
+def _say_unread_messages(count: int, layout: str | None, is_document: bool) -> str:
+    """Say that messages of Kafka stand in a file, and are not read."""
+    if is_document:
+        return (
+            f"holds messages of Kafka ({count:,} were seen), which are not read, since it is no log"
+            f" ({layout}): save the log itself as text, a record a line"
+        )
+    return (
+        f"no event was read, but it holds messages that rules know ({count:,} in its first"
+        f" {SEARCHED_BYTES >> 10} kB): how they are written is not understood; save the log as its"
+        " program wrote it, or see `kafka-forensics layout try`"
     )
 
 
@@ -402,7 +423,8 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     for name in _SUMMED:
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
-    total.counts["impossible"] += account.get("impossible", 0)
+    for name in ("impossible", "messages"):
+        total.counts[name] += account.get(name, 0)
     total.layouts.update(account["layouts"])
     total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)

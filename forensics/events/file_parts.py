@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # An id that is named so rarely beside another one is no second node.
 _RARE = 200
+# Of one server, no more logs than that are put together in a file.
+_MAX_TURNS = 16
 # So many cuts of a file are kept; what follows is one part.
 MAX_CUTS = 256
 # Where the time of a file falls back: the line, the times before and behind, and how many records,
@@ -167,6 +169,8 @@ def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
             owner if part.origin else (None, None)
             for part, owner in zip(parts, owners, strict=True)
         ]
+    elif _is_interleaved(parts):
+        owners = [(None, None)] * len(parts)
     else:
         owners = _between_equals(owners, [not _servers(part.writers) for part in parts])
     by_node: dict[NodeRole, list[FileAccount]] = defaultdict(list)
@@ -195,6 +199,15 @@ def _share_bytes(account: FileAccount) -> None:
     for part in account.parts:
         part.counts["bytes"] = left * part.counts["lines"] // max(1, lines)
         left, lines = left - part.counts["bytes"], lines - part.counts["lines"]
+
+
+def _is_interleaved(parts: Iterable[FileAccount]) -> bool:
+    """Return True if time falls back because writers with different clocks take turns.
+
+    Logs that were put one behind the other have few stretches each.
+    """
+    turns = Counter(server for part in parts for server in _servers(part.writers))
+    return max(turns.values(), default=0) > _MAX_TURNS
 
 
 def _owner(part: FileAccount, known: set[str], mapped: Mapping[str, str]) -> NodeRole:

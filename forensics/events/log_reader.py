@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +23,15 @@ from forensics.parsing.entries import (
 )
 from forensics.parsing.layout_judge import LayoutJudge
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import Prefilter
+from forensics.parsing.prefilter import QUOTED_ERROR, Prefilter
 
 # Patterns of rules and of secrets as one database each, for processes on machines like this one.
 Compiled = tuple[bytes, ...]
+# What a rule's message holds word for word, if it is so long, stands in nothing but such messages.
+_PHRASE_CHARS = 16
+# librdkafka names its thread in every line.
+_CLIENT_THREAD = b"[thrd:"
+_ESCAPE = re.compile(r"\\(.)")
 
 
 class LogReader:
@@ -64,13 +71,27 @@ class LogReader:
             return
         rules, self._secrets = map(open_pattern_set, self._list_patterns(), compiled)
         if rules:
-            self.matcher.search_at_once(rules)
+            self.matcher.number_probes(rules.numbers)
             self._filter.search_at_once(rules)
 
     def _list_patterns(self) -> tuple[list[str], list[str]]:
         """Return those of rules, and those of secrets."""
         probes = {probe for some in self.matcher.probes.values() for probe in some}
-        return sorted(probes), list_probes()
+        return [*sorted(probes), QUOTED_ERROR], list_probes()
+
+    @cached_property
+    def _phrases(self) -> tuple[bytes, ...]:
+        """What the messages of rules hold word for word: of each the longest part."""
+        parts = (
+            max((_ESCAPE.sub(r"\1", part) for part in probe.split(".*")), key=len)
+            for probe in self._list_patterns()[0]
+        )
+        long = {part for part in parts if len(part) >= _PHRASE_CHARS and " " in part.strip()}
+        return tuple(sorted(part.encode() for part in long))
+
+    def count_messages(self, text: bytes) -> int:
+        """Count what looks like messages that rules know, however their lines are written."""
+        return sum(map(text.count, (*self._phrases, _CLIENT_THREAD)))
 
     def split_records(self, lines: Sequence[str]) -> Records | None:
         """Split lines into records."""
@@ -78,10 +99,9 @@ class LogReader:
         return RecordSplitter(self.signatures).feed(text, final=True)
 
     def extract(self, records: Records) -> pa.RecordBatch:
-        """Extract the records whose logger some rule listens to."""
-        return extract_records(
-            records, self._filter.select_by_logger(records, self.groups), self.groups
-        )
+        """Extract the records whose logger some rule listens to, or only those it may take."""
+        rows, probes = self._filter.select(records, self.groups)
+        return extract_records(records, rows, self.groups, probes)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""

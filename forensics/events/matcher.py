@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ import pyarrow.compute as pc
 from forensics.events.error_codes import canonical_errors
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
 from forensics.ingest.client_lines import UNNAMED
-from forensics.lib.pattern_set import PatternSet
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
@@ -317,16 +317,16 @@ class Matcher:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
         self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
-        self._at_once: PatternSet | None = None
         rules = [rule for pairs in self._by_logger.values() for rule, _ in pairs]
         self._rules = {rule.id: rule for rule in rules if ANY_LOGGER not in rule.loggers}
         self._of_libraries = {
             name: rule for name, rule in self._rules.items() if rule.is_of_library
         }
+        self._numbers: Mapping[str, int] = {}
 
-    def search_at_once(self, patterns: PatternSet) -> None:
-        """Search for all cheap patterns at once from now on."""
-        self._at_once = patterns
+    def number_probes(self, numbers: Mapping[str, int]) -> None:
+        """Take from now on what entries say of the cheap patterns that they have."""
+        self._numbers = numbers
 
     @property
     def loggers(self) -> list[str]:
@@ -365,7 +365,7 @@ class Matcher:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
-        likely = _find_likely(entries["message"], self._at_once)
+        likely = _find_likely(entries, self._numbers)
         parts = [
             part
             for logger, numbers, messages in self._by_known_logger(entries)
@@ -393,8 +393,8 @@ class Matcher:
         free[numbers] = True
         for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
             rule, wording = self._by_logger[logger][number]
-            rows = likely.get(wording.template.probe)
-            rows = np.zeros(0, np.int64) if rows is None else rows[free[rows]]
+            rows = likely.find(wording.template.probe)
+            rows = rows[free[rows]]
             if not len(rows):
                 continue
             rows, fields = self._match_wording(entries["message"], wording, rows)
@@ -432,8 +432,8 @@ class Matcher:
             for wording in _unmistakable(rules[name]):
                 some = None
                 if likely is not None:
-                    asked = likely.get(wording.template.probe)
-                    if asked is None:
+                    asked = likely.find(wording.template.probe)
+                    if not len(asked):
                         continue
                     some = np.flatnonzero(np.isin(numbers, asked, assume_unique=True))
                 rows, fields = self._match_wording(messages, wording, some)
@@ -513,31 +513,35 @@ class Matcher:
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
 
 
-# The messages that have the probe of a wording, by the probe.
-Likely = Mapping[str, Rows]
+@dataclass(frozen=True)
+class Likely:
+    """The messages that have the probe of a wording, by the probe, and those that may have any."""
+
+    rows: Mapping[str, Rows]
+    more: Rows
+
+    def find(self, probe: str) -> Rows:
+        """Return the messages that may have a probe."""
+        some = self.rows.get(probe, self.more)
+        return np.union1d(some, self.more) if len(self.more) else some
 
 
-def _find_likely(messages: pa.Array, patterns: PatternSet | None) -> Likely | None:
-    found = patterns.find(messages) if patterns else None
-    if found is None or patterns is None:
+def _find_likely(entries: pa.RecordBatch, probes: Mapping[str, int]) -> Likely | None:
+    lists = entries["probes"]
+    if not probes or lists.null_count == len(lists):
         return None
-    numbers, rows = found
-    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
-    probes = list(patterns.numbers)
-    likely = (
-        {
-            probes[numbers[begin]]: some
-            for begin, some in zip(begins, np.split(rows, begins[1:]), strict=True)
-        }
-        if len(begins)
-        else {}
-    )
+    numbers, rows = lists.flatten().to_numpy(), lists.value_parent_indices().to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    begins = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
     # A pattern may span the lines of a message, of which a probe has only one.
-    long = pc.fill_null(pc.match_substring(messages, "\n"), False)
-    more = np.flatnonzero(long.to_numpy(zero_copy_only=False))
-    if len(more):
-        likely = {one: np.union1d(likely.get(one, more), more) for one in probes}
-    return likely
+    long = pc.fill_null(pc.match_substring(entries["message"], "\n"), False)
+    more = _rows_where(pc.or_(long, lists.is_null()))
+    names = list(probes)
+    likely = {
+        names[numbers[order[begin]]]: rows[order[begin:end]]
+        for begin, end in pairwise(begins.tolist())
+    }
+    return Likely(likely, more)
 
 
 def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -93,6 +93,13 @@ class _Merged:
     packs: list[Mapping[str, str]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
+    def copy(self) -> _Merged:
+        """Return one that can be changed by itself."""
+        return _Merged(
+            dict(self.layouts), dict(self.wrappers), dict(self.rules), dict(self.kinds),
+            list(self.packs), list(self.problems),
+        )  # fmt: skip
+
 
 def open_pack(path: Path) -> Pack:
     """Read a pack from a folder, or a single event rule from a file."""
@@ -155,8 +162,8 @@ def packs_from_json(text: str) -> list[Pack]:
 
 def merge_packs(overlays: Sequence[Pack] = ()) -> tuple[RuleSet, list[Problem]]:
     """Lay packs over the shipped one, the last on top; return the rules and all problems."""
-    merged = _Merged()
-    for pack in (_shipped_pack(), *overlays):
+    merged = _merge_shipped().copy()
+    for pack in overlays:
         _merge_pack(pack, merged)
     layouts = sort_layouts(merged.layouts.values())
     rules = RuleSet(
@@ -175,6 +182,14 @@ def load_rule_set(overlays: Sequence[Pack] = ()) -> RuleSet:
     if problems:
         raise RuleError(problems)
     return rules
+
+
+@cache
+def _merge_shipped() -> _Merged:
+    # Reading it takes most of a second; nothing changes it while a process runs.
+    merged = _Merged()
+    _merge_pack(_shipped_pack(), merged)
+    return merged
 
 
 def _shipped_pack() -> Pack:

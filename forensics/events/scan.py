@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.documents.document_reader import DocumentLines, ProbedLines, read_events
-from forensics.events.documents.facts import MAX_WHOLE_BYTES
+from forensics.events.documents.facts import MAX_WHOLE_BYTES, Line
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
+from forensics.events.file_accounts import SEARCHED_BYTES
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.matcher import IMPOSSIBLE
@@ -37,7 +38,8 @@ from forensics.ingest.archive_reader import (
 )
 from forensics.ingest.container_accounts import CONTAINER_SPLIT, ContainerAccount
 from forensics.ingest.conversion_patterns import find_patterns
-from forensics.ingest.documents import Splitter
+from forensics.ingest.documents import DocumentSplitter, Splitter
+from forensics.ingest.json_documents import SECTION
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
@@ -57,6 +59,8 @@ _CLOCK, _MAX_CLOCKS = "process_clock", 1000
 _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
 _BINARY_SHARE = 0.001
+# So many blocks of a document are searched for messages of Kafka that nobody reads there.
+_MAX_SEARCHED = 16
 
 
 @functools.lru_cache(maxsize=8)
@@ -128,10 +132,17 @@ class Scanner:
         unknown = opened.wrappers is not None and opened.wrappers.is_found
         if opened.headless and opened.windows:
             unknown = not opened.windows.finds_records(opened.head)
-        if document := recognise(opened.head, headless=unknown):
-            yield from _read_document(document, piece, opened)
+        document = recognise(opened.head, headless=unknown)
+        in_document = isinstance(opened.splitter, DocumentSplitter) and not opened.headless
+        section = SECTION.search(opened.head) if in_document else None
+        if document and not (in_document and (document.is_counted or section)):
+            yield from self._read_document(document, piece, opened)
             return
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
+        if document and section and piece.number == 0:
+            # What stands before the logs of a dump tells of the machines.
+            lines = DocumentLines([opened.head[: section.start()]])
+            yield from self._read_facts(document, lines, piece, summary)
         extracted: list[pa.RecordBatch] = []
         size = 0
         # What the machine says between the lines of Kafka; a file is read for it as a whole.
@@ -141,9 +152,8 @@ class Scanner:
         for block, final in opened.blocks:
             summary.add_block(block)
             if host:
-                for events in read_events(host, probed.feed(block, final=final), piece.file):
-                    summary.events += len(events)
-                    yield _to_staged(events, piece)
+                told = probed.feed(block, final=final)
+                yield from self._read_facts(host, told, piece, summary)
             records = splitter.feed(block, final=final)
             if records is not None:
                 summary.add_records(records, splitter)
@@ -156,8 +166,36 @@ class Scanner:
                 break
         yield from self._match(extracted, piece, summary)
         if splitter.counts.lines and piece.number == 0:
-            summary.note_head(opened)
+            summary.note_head(opened, reader)
         yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
+
+    @staticmethod
+    def _read_facts(
+        document: Format, lines: Iterable[Line], piece: FilePart, summary: _PieceSummary
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the facts that some lines of a document state."""
+        for events in read_events(document, lines, piece.file):
+            summary.events += len(events)
+            yield _to_staged(events, piece)
+
+    def _read_document(
+        self, document: Format, piece: FilePart, opened: OpenedPart
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a document to its end as the first piece of its file; the others have nothing."""
+        summary = _PieceSummary(piece, opened, [])
+        found: list[int] = []
+        blocks = _search_blocks(self.reader, summary.watch(opened.blocks), found)
+        lines = DocumentLines(() if piece.number else blocks)
+        yield from self._read_facts(document, lines, piece, summary)
+        lines.drain()
+        if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
+            summary.note_cut()
+        summary.messages = 0 if document.is_host_log else sum(found)
+        account = summary.to_account(lines.counts)
+        account |= {"layouts": {document.name: lines.counts.records}, "document": True}
+        account |= {"yearless": document.is_host_log, "forms": {}, "layout_stretches": []}
+        account["patterns"] = find_patterns(opened.head.decode("utf-8", "replace"))
+        yield _account_row(piece.file, piece.number, account)
 
     def _match(
         self, extracted: list[pa.RecordBatch], piece: FilePart, summary: _PieceSummary
@@ -178,24 +216,14 @@ class Scanner:
         summary.parts.forget_matched()
 
 
-def _read_document(
-    document: Format, piece: FilePart, opened: OpenedPart
-) -> Iterator[pa.RecordBatch]:
-    """Read a document to its end as the first piece of its file; the other pieces have nothing."""
-    summary = _PieceSummary(piece, opened, [])
-    blocks = () if piece.number else (block for block, _ in summary.watch(opened.blocks))
-    lines = DocumentLines(blocks)
-    for events in read_events(document, lines, piece.file):
-        summary.events += len(events)
-        yield _to_staged(events, piece)
-    lines.drain()
-    if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
-        summary.note_cut()
-    account = summary.to_account(lines.counts)
-    account |= {"layouts": {document.name: lines.counts.records}, "document": True}
-    account |= {"yearless": document.is_host_log, "forms": {}, "layout_stretches": []}
-    account["patterns"] = find_patterns(opened.head.decode("utf-8", "replace"))
-    yield _account_row(piece.file, piece.number, account)
+def _search_blocks(
+    reader: LogReader, blocks: Iterator[tuple[bytes, bool]], found: list[int]
+) -> Iterator[bytes]:
+    """Yield blocks, and note for the first ones how many messages of Kafka their heads hold."""
+    for block, _ in blocks:
+        if len(found) < _MAX_SEARCHED:
+            found.append(reader.count_messages(block[:SEARCHED_BYTES]))
+        yield block
 
 
 class _PieceSummary:
@@ -206,6 +234,8 @@ class _PieceSummary:
         # events with a number beyond its column
         self.impossible = 0
         self.is_host_log = False
+        # what looks like messages that rules know, where it was searched for them
+        self.messages = 0
         # the lines that tell a moment by the clock of the process and since 1970
         self.clocks: list[tuple[int, int, int]] = []
         self.regressions = EpochRegressions()
@@ -260,8 +290,10 @@ class _PieceSummary:
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
 
-    def note_head(self, opened: OpenedPart) -> None:
-        """Note what is to be said of a file whose layout nobody knows."""
+    def note_head(self, opened: OpenedPart, reader: LogReader) -> None:
+        """Note what is to be said of a file whose layout nobody knows, or that gave no event."""
+        if not self.events:
+            self.messages = reader.count_messages(opened.head[:SEARCHED_BYTES])
         if opened.headless or (opened.wrappers is not None and opened.wrappers.is_found):
             # A configuration may tell how it is written.
             lines = opened.head[:_UNREAD_BYTES].decode("utf-8", "replace").splitlines()
@@ -317,6 +349,7 @@ class _PieceSummary:
             "origins": self.parts.to_accounts(counts, layouts),
             "clocks": self.clocks[:_MAX_CLOCKS],
             "impossible": self.impossible,
+            "messages": self.messages,
             "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,
@@ -354,4 +387,8 @@ def _container_rows(finished: list[ContainerAccount]) -> Iterator[pa.RecordBatch
 
 def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
     row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
-    return pa.RecordBatch.from_pylist([row], schema=STAGED_SCHEMA)
+    columns = [
+        pa.array([row[field.name]], field.type) if field.name in row else pa.nulls(1, field.type)
+        for field in STAGED_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)

@@ -7,6 +7,11 @@ missing, as if nobody had lived then. A file's own lines show where: times that 
 That it is the zone and not something else must be proved: by the zones of the world, which change
 at that very minute; by lines that tell the time of day and the time since 1970, before and behind;
 or, where times fall back, by several writers whose times do so at once. What is not proved is left.
+
+An hour without a line may be an outage, too. Clocks went forward only where life went on: logs with
+an offset of their own have no such hole, or what is left of the hole without the hour is a silence
+as usual, no process starts behind it, and no server logs in it. Else it is said that nobody can
+tell, and times are left as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import re
 import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
@@ -36,6 +41,9 @@ Numbers = npt.NDArray[np.int64]
 # By so much zones change, and no longer may a log be silent around the change.
 _SIZES = (60 * MINUTE, 30 * MINUTE)
 _SLACK = 5 * MINUTE
+# A silence is usual that is no longer than what so many records of its writer take, or than so many
+# others; it is at most as long as few outages would leave by chance.
+_USUAL, _OFTEN, _LONGEST_USUAL = 5, 3, MINUTE
 # A log whose time falls back more often is out of order, or many in one.
 _MAX_FALLS = 16
 # Lines of concurrent threads may be out of order by so much.
@@ -56,9 +64,16 @@ class ZoneChange:
     begin: int
     end: int
     by: int
+    is_proved: bool = True
 
     def __str__(self) -> str:
         """Say what changes."""
+        if not self.is_proved:
+            return (
+                f"cannot tell whether clocks went forward by {self.by // MINUTE} min at"
+                f" {_clock(self.begin)} or nothing was logged until {_clock(self.end)}; times are"
+                " left as they are"
+            )
         way = "back" if self.by < 0 else "forward"
         return (
             f"clocks went {way} by {abs(self.by) // MINUTE} min at {_clock(self.begin)}; times"
@@ -97,7 +112,12 @@ class _Logs:
     """The logs without offsets, and who wrote each: servers, else clients, by what they name."""
 
     def __init__(self, files: Iterable[FileAccount]) -> None:
-        self.every = [one for one in files if _may_change(one)]
+        known = list(files)
+        self.every = [one for one in known if _may_change(one)]
+        self.zoned: dict[str, list[FileAccount]] = defaultdict(list)
+        for one in known:
+            if one.logs_offsets and one.span is not None:
+                self.zoned[_folder(one)].append(one)
         self._by_folder: dict[str, set[str]] = defaultdict(set)
         for log in self.every:
             self._by_folder[_folder(log)] |= _named(log)
@@ -124,6 +144,10 @@ def settle_zone_changes(files: Iterable[FileAccount]) -> list[ZoneChange]:
     changes = _join_changes(_prove(logs))
     # The last one first: what is behind a change is shifted, and its own times are looked for.
     for change in reversed(changes):
+        if not change.is_proved:
+            for log, _ in _find_own(logs.every, change):
+                log.notes = [*log.notes, str(change)]
+            continue
         changed = {name for log, _ in _find_own(logs.every, change) for name in logs.writers(log)}
         for log in logs.every:
             if logs.writers(log) <= changed:
@@ -169,7 +193,7 @@ def _named(log: FileAccount) -> set[str]:
 
 
 def _prove(logs: _Logs) -> Iterator[ZoneChange]:
-    """Yield what looks like a change of zone and is proved to be one."""
+    """Yield what looks like a change of zone, and whether it is proved to be one."""
     seen = [(log, change) for log in logs.every for change in _candidates(log)]
     together: dict[tuple[int, int], set[frozenset[str]]] = defaultdict(set)
     for log, change in seen:
@@ -181,8 +205,48 @@ def _prove(logs: _Logs) -> Iterator[ZoneChange]:
         several = change.by < 0 and len(together[change.by, change.begin // _SLACK]) > 1
         if clocks is False or not (clocks or several or _is_known(change)):
             continue
-        if change.by < 0 or all(_has_gap(one, change) for one in own):
+        if change.by < 0:
             yield change
+        elif all(_has_gap(one, change) for one in own):
+            yield replace(change, is_proved=clocks or _lived_on(logs, own, change))
+
+
+def _lived_on(logs: _Logs, own: Sequence[FileAccount], change: ZoneChange) -> bool:
+    """Return True if no hour went by while a writer was silent for that of a change."""
+    starts = (logged for one in own for _, logged, _ in one.clocks)
+    if any(change.end <= logged <= change.end + _SLACK for logged in starts):
+        return False
+    if not all(_has_gap(one, change) for one in logs.every if find_servers(one.writers)):
+        return False
+    zoned = [one for name in {_folder(one) for one in own} for one in logs.zoned[name]]
+    if any(_goes_on(one, change) for one in zoned):
+        return True
+    holes = [(one, gap) for one, gap in _find_own(own, change) if one.duplicate_of is None]
+    if not holes:
+        return False
+    begin, end = max(gap[0] for _, gap in holes), min(gap[1] for _, gap in holes)
+    pace = sum(
+        max(1, one.counts["records"]) / max(SECOND, one.span[1] - one.span[0] - (gap[1] - gap[0]))
+        for one, gap in holes
+        if one.span is not None
+    )
+    busiest, hole = max(holes, key=lambda one: (one[0].counts["records"], one[0].file))
+    lengths = sorted((gap[1] - gap[0] for gap in busiest.gaps if gap != hole), reverse=True)
+    often = lengths[_OFTEN - 1] if len(lengths) >= _OFTEN else 0
+    usual = min(max(MIN_SILENCE, _USUAL / pace, often), _LONGEST_USUAL)
+    return end - begin - change.by <= usual
+
+
+def _goes_on(zoned: FileAccount, change: ZoneChange) -> bool:
+    """Return True if a log with its own offset has lines in the hour, by whichever zone it is."""
+    first, last = zoned.span or (0, 0)
+    for offset in _offsets_before(change):
+        begin = change.begin - offset
+        end = begin + change.by
+        silent = any(gap[0] <= begin + _SLACK and gap[1] >= end for gap in zoned.gaps)
+        if silent or first > begin or last < end:
+            return False
+    return True
 
 
 def _has_gap(log: FileAccount, change: ZoneChange) -> bool:
@@ -237,15 +301,22 @@ def _same(cut: Sequence[int], change: ZoneChange) -> bool:
 
 def _is_known(change: ZoneChange) -> bool:
     """Return True if some zone of the world changes its offset by so much just then."""
+    return bool(_offsets_before(change))
+
+
+def _offsets_before(change: ZoneChange) -> set[int]:
+    """Return how far the zones that make a change are ahead of UTC before it."""
     begin = to_datetime(change.begin).replace(tzinfo=None)
     end = to_datetime(change.end).replace(tzinfo=None)
     by = timedelta(microseconds=change.by)
+    found = set()
     for zone in _changing_zones(begin.date()):
         before, behind = begin.replace(tzinfo=zone), end.replace(tzinfo=zone, fold=1)
-        changed = (behind.utcoffset() or timedelta()) - (before.utcoffset() or timedelta())
+        ahead = before.utcoffset() or timedelta()
+        changed = (behind.utcoffset() or timedelta()) - ahead
         if changed == by and all(_exists(one) for one in (before, behind)):
-            return True
-    return False
+            found.add(ahead // timedelta(microseconds=1))
+    return found
 
 
 def _exists(moment: datetime) -> bool:
@@ -282,7 +353,7 @@ def _join_changes(changes: Iterable[ZoneChange]) -> list[ZoneChange]:
         last = joined[-1] if joined else None
         if last and last.by == one.by and abs(last.begin - one.begin) <= _SLACK:
             begin, end = max(last.begin, one.begin), min(last.end, one.end)
-            joined[-1] = ZoneChange(begin, end, one.by)
+            joined[-1] = ZoneChange(begin, end, one.by, last.is_proved or one.is_proved)
         else:
             joined.append(one)
     return sorted(joined, key=lambda change: (change.begin, change.end))

@@ -22,7 +22,9 @@ from forensics.lib.text_format import join_names, quantity
 _KINDS = ("cluster_seen", "controller_created")
 _STARTING = "broker.starting@"
 _MAX_NAMED = 6
-# The folder of a file, and the node that wrote it.
+# What is asked for instead of an id where all are to be read as one.
+ANY_CLUSTER = "any"
+# The folder of a file, or the file itself, and the node that wrote it.
 Place = tuple[str, str | None]
 
 
@@ -51,11 +53,13 @@ def refuse_several_clusters(files: Iterable[str], ids: Mapping[Place, set[str]])
 
     A node that moved to another cluster names both of them: that is one history.
     """
-    clusters, unnamed, above = _divide(files, ids)
+    clusters, unnamed, above = divide_files(files, ids)
     if len(clusters) < 2:
         return
-    told = [f"{' and '.join(sorted(one.ids))}: {_describe(one.files, above)}" for one in clusters]
-    rest = f" No line tells whose these are: {_describe(unnamed, above)}." if unnamed else ""
+    told = [
+        f"{' and '.join(sorted(one.ids))}: {describe_files(one.files, above)}" for one in clusters
+    ]
+    rest = f" No line tells whose these are: {describe_files(unnamed, above)}." if unnamed else ""
     raise ForensicsError(
         f"These are logs of {len(clusters)} clusters, and a history is of one."
         f" {'; '.join(told)}.{rest} Run the command once for each cluster, with its files alone, or"
@@ -64,16 +68,20 @@ def refuse_several_clusters(files: Iterable[str], ids: Mapping[Place, set[str]])
 
 
 def leave_out_others(
-    files: Iterable[str], ids: Mapping[Place, set[str]], wanted: str
+    files: Iterable[str], ids: Mapping[Place, set[str]], wanted: str, *, must_name: bool = True
 ) -> Mapping[str, str]:
-    """Return the files that are not of the wanted cluster, each with the reason."""
-    clusters, unnamed, _ = _divide(files, ids)
-    if not any(wanted in one.ids for one in clusters):
+    """Return the files that are not of the wanted cluster, each with the reason.
+
+    Unless the wanted one must be named, all that names none may be of it.
+    """
+    clusters, unnamed, _ = divide_files(files, ids)
+    is_named = any(wanted in one.ids for one in clusters)
+    if must_name and not is_named:
         known = join_names(sorted(set().union(*(one.ids for one in clusters))), _MAX_NAMED)
         raise ForensicsError(
             f"--cluster {wanted}: no line names this cluster; these logs name {known or 'none'}."
         )
-    if len(clusters) == 1:
+    if is_named and len(clusters) == 1:
         return {}
     others = {
         file: "of another cluster, left out by --cluster"
@@ -81,10 +89,11 @@ def leave_out_others(
         if wanted not in one.ids
         for file in one.files
     }
-    return others | dict.fromkeys(unnamed, "no line names which cluster; left out by --cluster")
+    reason = "no line names which cluster; left out by --cluster"
+    return others | dict.fromkeys(unnamed if is_named else (), reason)
 
 
-def _divide(
+def divide_files(
     files: Iterable[str], ids: Mapping[Place, set[str]]
 ) -> tuple[list[ClusterFiles], list[str], Mapping[str, set[int]]]:
     """Divide files among clusters by the folders around them; some may be of none.
@@ -100,7 +109,7 @@ def _divide(
     unnamed: list[str] = []
     members: list[list[str]] = [[] for _ in groups]
     for file in sorted(files):
-        nearest = next((above[one] for one in _ancestors(file) if one in above), set())
+        nearest = next((above[one] for one in (file, *_ancestors(file)) if one in above), set())
         (members[min(nearest)] if len(nearest) == 1 else unnamed).append(file)
     clusters = [
         ClusterFiles(frozenset(group[0]), names)
@@ -134,7 +143,7 @@ def _ancestors(file: str) -> list[str]:
     return [file[: at.start()] for at in re.finditer(r"[/!]", file)][::-1]
 
 
-def _describe(files: Sequence[str], above: Mapping[str, set[int]]) -> str:
+def describe_files(files: Sequence[str], above: Mapping[str, set[int]]) -> str:
     """Name some files by the highest folders that hold nothing of another cluster."""
     folders = set()
     for file in files:

@@ -17,7 +17,7 @@ from forensics.ingest import window_stacks
 from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
-from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview
+from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview, renew
 from forensics.ingest.packed_files import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
@@ -132,7 +132,7 @@ def open_splitter(
     if document is None:
         part = replace(part, head=head, blocks=blocks)
         return _open_lines(part, signatures, known, judge)
-    text = preview(type(document)([*document.readers]), head)
+    text = preview(renew(document, document.readers), head)
     inside = FilePart(part.file, iter(()), part.unpacked, head=text)
     inner = _open_lines(inside, signatures, known, judge)
     splitter = DocumentSplitter(document, inner.splitter, first=part.number == 0)

@@ -8,27 +8,40 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
-from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.json_objects import ObjectReader, find_records
+from forensics.ingest.json_wrappers import decode_loosely
 from forensics.ingest.record_starts import MAX_RECORD
+from forensics.ingest.text_buffer import undo_escapes
+from forensics.ingest.writer_fields import with_name
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
-_DELIMITERS = ",;\t"
+_DELIMITERS = ",;\t|"
 _MAX_COLUMNS = 512
 _BOM = b"\xef\xbb\xbf"
 _LENGTH = 8
+# What Excel is told of the delimiter, before the header.
+_DELIMITER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.\r?\n?$")
+_CLOCK = re.compile(r"[0-9]:[0-9]{2}:[0-9]{2}")
+_FEW_RECORDS = 3
+_SAME_LENGTH = 0.9
 
 
 def read_header(line: bytes) -> tuple[str, list[str]] | None:
     """Read the first line of a table: its delimiter, and the names of its columns."""
     text = line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)
+    if delimiter == "|" and " |" in text:
+        # Columns that are padded for people are no cells.
+        return None
     try:
         names = next(csv.reader([text], delimiter=delimiter), [])
     except csv.Error:
@@ -38,7 +51,7 @@ def read_header(line: bytes) -> tuple[str, list[str]] | None:
     return delimiter, [name.strip() for name in names]
 
 
-class _Rows(ABC):
+class Rows(ABC):
     """What tables and journals have in common: parts of the text, one after the other."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
@@ -85,13 +98,14 @@ class _Rows(ABC):
         return None
 
 
-class TableDocument(_Rows):
+class TableDocument(Rows):
     """Reads a table; a line break inside quotes does not end a row."""
 
     def __init__(self, readers: Sequence[ObjectReader]) -> None:
         """Begin before the header."""
         super().__init__(readers)
         self._header: tuple[str, list[str]] | None = None
+        self._quotes = True
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
         if self._header is None and not self._take_header(final=final):
@@ -112,32 +126,101 @@ class TableDocument(_Rows):
 
     def _take_header(self, *, final: bool) -> bool:
         head, found, rest = self._text.partition(b"\n")
+        if found and _DELIMITER_LINE.match(head):
+            head, found, rest = rest.partition(b"\n")
         if not found and not final:
             return False
         self._header = read_header(head) or (",", [])
+        self._quotes = b'"' in head
         self._offset += len(self._text) - len(rest)
         self._text = rest
         return True
 
     @property
     def _is_plain(self) -> bool:
-        """Whether quotes are nothing special: between tabs they seldom are."""
-        return self._header is not None and self._header[0] == "\t"
+        """Whether quotes are nothing special: between tabs they are so if no name has them."""
+        return self._header is not None and self._header[0] == "\t" and not self._quotes
 
     def _name(self, part: bytes) -> dict[str, Any]:
         delimiter, names = self._header or (",", [])
         text = part.decode("utf-8", "replace")
         if self._is_plain:
-            row = text.rstrip("\r\n").split(delimiter, max(0, len(names) - 1))
+            row = [undo_escapes(cell) for cell in text.rstrip("\r\n").split(delimiter)]
         else:
             try:
                 row = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
             except csv.Error:
                 return {"unread": text}
-        return {name: value for name, value in zip(names, row, strict=False) if value}
+        if names and len(row) > len(names):
+            # What is not in quotes may hold the delimiter.
+            row[len(names) - 1 :] = [delimiter.join(row[len(names) - 1 :])]
+        return {
+            name: _read_labels(name, value)
+            for name, value in zip(names, row, strict=False)
+            if value
+        }
+
+    def rows(self, head: bytes) -> Iterator[tuple[bool, Mapping[str, Any]]]:
+        """Yield the rows of the head of a file, and whether each has as many cells as the header.
+
+        To be asked of a document that was fed nothing.
+        """
+        self._text = head
+        for begin, end in self._parts(final=False):
+            part = self._text[begin:end]
+            delimiter, names = self._header or (",", [])
+            width = _count_cells(part, delimiter)
+            yield width == len(names), self._name(part)
 
 
-class JournalDocument(_Rows):
+def find_table(head: bytes, readers: Sequence[ObjectReader]) -> TableDocument | None:
+    """Read a table whose header has a known name for messages, or a column of whole records."""
+    first, _, rest = head.partition(b"\n")
+    if _DELIMITER_LINE.match(first):
+        first, _, rest = rest.partition(b"\n")
+    header = read_header(first) if rest else None
+    if header is None:
+        return None
+    if not any(reader.has_message(header[1]) for reader in readers):
+        if _CLOCK.search(first.decode("utf-8", "replace")):
+            return None
+        column = _find_column(head, readers)
+        if column is None:
+            return None
+        readers = [with_name(reader, "message", column) for reader in readers]
+    pieces = TableDocument(readers).feed(head, final=False)
+    if not any(piece.whole for piece in pieces):
+        return None
+    return TableDocument(readers)
+
+
+def _count_cells(row: bytes, delimiter: str) -> int:
+    try:
+        text = io.StringIO(row.decode("utf-8", "replace"), newline="")
+        return len(next(csv.reader(text, delimiter=delimiter), []))
+    except csv.Error:
+        return 0
+
+
+def _find_column(head: bytes, readers: Sequence[ObjectReader]) -> str | None:
+    """Find the column that holds whole records, if nearly all rows are as long as the header."""
+    rows = list(TableDocument(readers).rows(head))
+    if sum(same for same, _ in rows) < _SAME_LENGTH * len(rows):
+        return None
+    found = Counter(key for _, row in rows for key in set(find_records(row)))
+    key, count = max(found.items(), key=lambda one: (one[1], one[0]), default=("", 0))
+    return key if count >= min(_FEW_RECORDS, len(rows)) else None
+
+
+def _read_labels(name: str, value: str) -> Any:
+    """Read the object of a cell that holds labels; a message may be an object itself."""
+    if value[:2] != '{"' or not name.lower().endswith(("labels", "attributes", "resource")):
+        return value
+    node = decode_loosely(value.encode())
+    return node if isinstance(node, dict) else value
+
+
+class JournalDocument(Rows):
     """Reads what `journalctl -o export` writes: fields on lines, an empty line after each entry."""
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:

@@ -37,8 +37,13 @@ class Piece(NamedTuple):
         """When it was: by the document, or else by its text."""
         if self.moment is not None:
             return self.moment
-        found = _TIME.search(self.text, 0, 64)
-        return read_moment(found[0].decode()) if found else None
+        return line_time(self.text)
+
+
+def line_time(line: bytes) -> int | None:
+    """Read the time near the beginning of a line, in microseconds."""
+    found = _TIME.search(line, 0, 64)
+    return read_moment(found[0].decode()) if found else None
 
 
 def make_piece(offset: int, lines: tuple[int, int], told: ReadObject) -> Piece:

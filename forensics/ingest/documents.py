@@ -6,6 +6,8 @@ which is then read as any log is; each event keeps the place in the file where i
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -14,14 +16,29 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from forensics.ingest.csv_documents import JournalDocument, TableDocument, read_header
-from forensics.ingest.document_pieces import Document, Piece
-from forensics.ingest.json_documents import JsonDocument
-from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.csv_documents import JournalDocument, find_table
+from forensics.ingest.document_pieces import Document, Piece, line_time
+from forensics.ingest.field_documents import FieldsDocument, find_fields
+from forensics.ingest.json_documents import SECTION, JsonDocument
+from forensics.ingest.json_objects import ObjectReader, find_records
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.printed_documents import (
+    RubyDocument,
+    XmlDocument,
+    YamlDocument,
+    looks_like_ruby,
+    looks_like_xml,
+    looks_like_yaml,
+)
 from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
 from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.writer_fields import (
+    GUESSED_ROLE,
+    Recorder,
+    find_writer_field,
+    with_name,
+)
 
 # Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
 _MARK = b"\x01"
@@ -34,8 +51,20 @@ _ENOUGH = 32
 _SAMPLE = 24
 # An object begins on one of so many lines, if the file has any.
 _FIRST_LINES = 64
+# So many records under one key are no accident.
+_FEW = 3
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
 _JOURNAL = b"__CURSOR="
+# What a record begins with behind a collector's time or none, and how Kafka's end.
+_HEAD = re.compile(
+    rb"[0-9]:[0-9]{2}:[0-9]{2}[^\n]{0,40}?\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b"
+)
+_HEAD_REACH = 300
+_WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
+_FRAME = re.compile(rb"(?:^|\s)at [\w.$/@]+\(")
+_NEARLY_ALL, _MANY = 0.95, 4
+# What is held of a piece beside its text.
+_PIECE_BYTES = 300
 
 
 class Splitter(Protocol):
@@ -48,14 +77,35 @@ class Splitter(Protocol):
         """Take the next block; return the records that are complete now, if any."""
 
 
-MakeDocument = Callable[[Sequence[ObjectReader]], Document]
+_PRINTED: tuple[tuple[Callable[[bytes], bool], type[Document]], ...] = (
+    (looks_like_xml, XmlDocument),
+    (looks_like_ruby, RubyDocument),
+    (looks_like_yaml, YamlDocument),
+)
 
 
 def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     """Find how a file must be read as a whole, by its head; None if it is read line by line."""
     readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
-    make = _judge(head[:HEAD_BYTES], readers) if readers else None
-    return make(readers) if make else None
+    head = head[:HEAD_BYTES]
+    document = _judge(head, readers) if readers else None
+    if document is None:
+        return None
+    recorders = [Recorder(reader) for reader in document.readers]
+    renew(document, recorders).feed(head, final=True)
+    found = [find_writer_field(one.seen) for one in recorders]
+    named = [
+        with_name(reader, GUESSED_ROLE, field) if field else reader
+        for reader, field in zip(document.readers, found, strict=True)
+    ]
+    return renew(document, named)
+
+
+def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
+    """Return a document of the same kind that was fed nothing."""
+    if isinstance(document, FieldsDocument):
+        return FieldsDocument(readers, document.form)
+    return type(document)(readers)
 
 
 def preview(document: Document, head: bytes) -> bytes:
@@ -66,30 +116,122 @@ def preview(document: Document, head: bytes) -> bytes:
     return b"".join(map(_to_text, pieces))[:HEAD_BYTES]
 
 
-def _judge(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
     if head.startswith(_JOURNAL):
-        return JournalDocument
+        return JournalDocument(readers)
+    for looks, printed in _PRINTED:
+        if looks(head):
+            document = printed(readers)
+            whole = any(piece.whole for piece in document.feed(head, final=True))
+            if whole and 2 * document.unread_lines <= head.count(b"\n"):
+                return printed(readers)
+    fields = find_fields(head, readers)
+    if fields is not None:
+        return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
-        return _judge_objects(head, readers)
-    first, _, rest = head.partition(b"\n")
-    header = read_header(first) if rest else None
-    if header is not None and any(reader.has_message(header[1]) for reader in readers):
-        pieces = TableDocument(readers).feed(head, final=False)
-        return TableDocument if any(piece.whole for piece in pieces) else None
-    return None
+        for some in (readers, _learn(head, readers)):
+            if some and _is_document(head, some):
+                return JsonDocument(some)
+        return None
+    return find_table(head, readers) or (LinesDocument(readers) if _is_turned(head) else None)
 
 
-def _judge_objects(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+def _is_turned(head: bytes) -> bool:
+    """Return True if the newest line comes first, line by line, not record by record.
+
+    Two things prove it: lines below a record have a collector's time of their own, or stand above
+    the record that they belong to.
+    """
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    first, last = (next(filter(None, map(line_time, some)), 0) for some in (lines, lines[::-1]))
+    if first <= last or not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
+        return False
+    timed = [line_time(line) is not None for line in lines]
+    heads = [bool(_HEAD.search(line, 0, _HEAD_REACH)) for line in lines]
+    others = [line for line, is_head in zip(lines, heads, strict=True) if not is_head]
+    if sum(timed) >= _NEARLY_ALL * len(lines):
+        return len(others) - len(lines) + sum(timed) >= _FEW
+    firsts = [at for at, is_head in enumerate(heads) if is_head]
+    above = below = 0
+    for one, two in zip(firsts, firsts[1:], strict=False):
+        if two - one == 1 or any(timed[one + 1 : two]):
+            continue
+        opens = [not _WHOLE.search(lines[at]) for at in (one, two)]
+        if opens[0] == opens[1]:
+            # The frames of a stack trace stand below its exception.
+            opens = [not _FRAME.search(lines[at]) for at in (one + 1, two - 1)]
+        if opens[0] != opens[1]:
+            below, above = below + opens[0], above + opens[1]
+    return above > _MANY * below
+
+
+class LinesDocument:
+    """Lines as they are; those with a time fall, so that they are turned around."""
+
+    def __init__(self, readers: Sequence[ObjectReader]) -> None:
+        """Begin before the first line."""
+        self.readers = readers
+        self.unread_lines = 0
+        self._tail = b""
+        self._offset = self._number = self._skipped = 0
+
+    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
+        """Take the next block; return its lines."""
+        lines = (self._tail + block).split(b"\n")
+        self._tail = lines.pop()
+        if final and self._tail:
+            lines.append(self._tail)
+            self._tail = b""
+        pieces = []
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                text = line[:MAX_RECORD].rstrip(b"\r")
+                pieces.append(Piece(self._offset, self._number, self._number, text))
+            self._offset += len(line) + self._skipped + 1
+            self._skipped = 0
+        # Of an endless line no more is kept.
+        self._skipped += max(0, len(self._tail) - MAX_RECORD)
+        self._tail = self._tail[:MAX_RECORD]
+        return pieces
+
+
+def _learn(head: bytes, readers: Sequence[ObjectReader]) -> Sequence[ObjectReader]:
+    """Find the key that holds whole records in objects of several lines, where no name tells it."""
+    recorders = [Recorder(reader) for reader in readers]
+    JsonDocument(recorders).feed(head, final=True)
+    nodes = [node for node, told in recorders[0].seen if told is None]
+    keys = Counter(key for node in nodes for key in set(find_records(node)))
+    key, count = min(keys.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
+    return [with_name(reader, "message", key) for reader in readers] if count >= _FEW else []
+
+
+def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
     """Tell objects that take several lines, or hold many records, from those of a line each."""
     lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
     sample = JsonDocument(readers).feed(head, final=True)
+    if SECTION.search(head):
+        return True
     if not any(piece.whole for piece in sample):
-        return None
+        return False
     whole = [line for line in lines if _is_whole(line, readers)]
     if 2 * len(whole) <= len(lines) or not lines:
-        return JsonDocument
-    return JsonDocument if _is_newest_first(sample) else None
+        return True
+    return _is_newest_first(sample) or _takes_lines(head, sample)
+
+
+def _takes_lines(head: bytes, sample: Sequence[Piece]) -> bool:
+    """Return True if some object among those of a line each takes several, and is whole."""
+    lines = head.split(b"\n")
+    for piece in sample:
+        if piece.last > piece.line:
+            try:
+                decode_object(b"\n".join(lines[piece.line - 1 : piece.last]))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            return True
+    return False
 
 
 def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
@@ -153,7 +295,7 @@ class DocumentSplitter:
     def _add(self, pieces: list[Piece], *, final: bool) -> None:
         """Put pieces into the text, in the order of time."""
         self._waiting += pieces
-        self._held += sum(len(piece.text) for piece in pieces)
+        self._held += sum(len(piece.text) + _PIECE_BYTES for piece in pieces)
         if self._newest_first is None and not final:
             known = {piece.sort_key for piece in self._waiting}
             if len(known) <= _ENOUGH and self._held < _MAX_HELD:

@@ -16,6 +16,8 @@ from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.written_levels import write_levels
 from forensics.ingest.written_times import TimeForm, write_times
 
+# What java.util.logging writes before a message in the line below.
+_LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER", "DEBUG"))
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
 
 
@@ -34,6 +36,8 @@ class FoundLayout(Wrapper):
     tail: str | None
     # How it was found: in the lines themselves, or in a pattern that somebody wrote.
     how: str = "inferred"
+    # Whether the message stands in the line below, perhaps behind the level.
+    is_above: bool = False
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line is a record of this layout."""
@@ -67,8 +71,14 @@ class FoundLayout(Wrapper):
             places = np.arange(len(lines))
             places[rows] = len(lines) + np.arange(len(rows))
             lines = pa.concat_arrays([lines, written]).take(pa.array(places))
+        if not self.is_above:
+            data, bounds = to_buffer(lines)
+            return replace(texts, data=data, bounds=bounds, carried=fits)
+        for word, level in _LEVELS_OF_JAVA:
+            lines = pc.replace_substring_regex(lines, f"^(?:{word}): ", f"{level}: ")
         data, bounds = to_buffer(lines)
-        return replace(texts, data=data, bounds=bounds, carried=fits)
+        continues = texts.continues | fits
+        return replace(texts, data=data, bounds=bounds, carried=fits, continues=continues)
 
     def _write(self, fields: pa.StructArray) -> pa.Array:
         names = {field.name for field in fields.type}
@@ -79,6 +89,14 @@ class FoundLayout(Wrapper):
 
         times, zoned = write_times(fields, self.time)
         levels = write_levels(fields.field("level") if "level" in names else constant(b""))
+        if self.is_above:
+            ends = pc.binary_join_element_wise(levels, b": ", b"") if "level" in names else b""
+            if self.tail:
+                end = rf"^(?s:.*?){self.tail}"
+                logger = pc.replace_substring_regex(fields.field("message"), end, r"\1")
+            else:
+                logger = pc.fill_null(fields.field("logger"), b"")
+            return pc.binary_join_element_wise(b"[", times, b"] (", logger, b") ", ends, b"")
         client = _client_lines(times, zoned, levels, fields)
         utc = pc.if_else(pa.array(zoned), pa.scalar(b"Z", pa.binary()), b"")
         times = pc.binary_join_element_wise(times, utc, b"")

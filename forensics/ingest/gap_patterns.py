@@ -52,9 +52,14 @@ class GapPart:
     # Whether it may name who wrote the line.
     names: bool = False
 
+    @property
+    def varies(self) -> bool:
+        """Whether it differs from line to line."""
+        return self.pattern != re.escape(self.shown)
 
-def gap_parts(examples: Sequence[str]) -> tuple[GapPart, ...]:
-    r"""Return the parts that fit (nearly) all examples of a gap.
+
+def gap_parts(examples: Sequence[str], *, all_fit: bool = False) -> tuple[GapPart, ...]:
+    r"""Return the parts that fit (nearly) all examples of a gap; all of them if `all_fit`.
 
     >>> "".join(part.pattern for part in gap_parts([" 1: [", "12: ["]))
     '[ \\t]*[0-9]+:\\ \\['
@@ -62,13 +67,18 @@ def gap_parts(examples: Sequence[str]) -> tuple[GapPart, ...]:
     if not examples:
         return ()
     if len(set(examples)) == 1:
-        return tuple(_literal(*token) for token in _tokens(examples[0]))
-    cut = [_tokens(example) for example in examples]
+        return tuple(_literal(*token) for token in gap_tokens(examples[0]))
+    cut = [gap_tokens(example) for example in examples]
     forms = Counter(_form(one) for one in cut)
     form, count = max(forms.items(), key=lambda item: (item[1], item[0]))
     if count < _AGREE * len(examples):
         return _loose(examples)
-    return tuple(_align([one for one in cut if _form(one) == form], len(form)))
+    parts = tuple(_align([one for one in cut if _form(one) == form], len(form)))
+    if all_fit and count < len(examples):
+        either = (parts, _loose(examples))
+        pattern = "|".join("".join(part.pattern for part in one) for one in either)
+        return (GapPart("loose", f"(?:{pattern})", "".join(part.shown for part in parts)),)
+    return parts
 
 
 def _form(tokens: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -101,10 +111,11 @@ def _align(cut: Sequence[Sequence[tuple[str, str]]], size: int) -> Iterator[GapP
 
 def gap_form(text: str) -> tuple[str, ...]:
     """Return the classes of what stands in a gap, without the blanks."""
-    return _form(_tokens(text))
+    return _form(gap_tokens(text))
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def gap_tokens(text: str) -> list[tuple[str, str]]:
+    """Cut a text into tokens: the class of each, and what it holds."""
     return [(match.lastgroup or "other", match[0]) for match in _TOKENS.finditer(text)]
 
 

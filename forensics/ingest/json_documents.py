@@ -8,6 +8,7 @@ them; what stands around a list (labels, the names of columns) belongs to each o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,12 @@ _MAX_DEPTH = 64
 # So many brackets are looked at before what they enclose is given out.
 _AT_ONCE = 1 << 16
 _FEW = 3
+# What `kubectl cluster-info dump` puts around the log of a container.
+SECTION = re.compile(
+    rb"^==== (?P<edge>START|END) logs for container (?P<container>\S+) of pod"
+    rb" (?:[^\s/]+/)?(?P<pod>\S+) ====\s*$",
+    re.MULTILINE,
+)
 _SCOPES = ("scope", "instrumentationScope")
 Context = Mapping[str, Any]
 
@@ -65,6 +72,8 @@ class JsonDocument:
         # From here on nothing was given out, and up to there a line is text.
         self._given = self._text_until = 0
         self._pieces: list[Piece] = []
+        # Who wrote the lines of text, if a line before them tells.
+        self._origin = b""
         self.unread_lines = 0
 
     def feed(self, block: bytes, *, final: bool) -> list[Piece]:
@@ -224,10 +233,18 @@ class JsonDocument:
         for line in bytes(self._text[begin:end]).splitlines(keepends=True):
             if line.strip(_BETWEEN):
                 offset = self._base + at
-                number = self._lines.number(offset)
-                self._pieces.append(Piece(offset, number, number, line.rstrip(b"\r\n")))
+                self._give_line(offset, line.rstrip(b"\r\n"))
             at += len(line)
         self._given = self._base + end
+
+    def _give_line(self, offset: int, line: bytes) -> None:
+        number = self._lines.number(offset)
+        if line.startswith(b"====") and (found := SECTION.match(line)):
+            begins = found["edge"] == b"START"
+            self._origin = b"%b/%b" % (found["pod"], found["container"]) if begins else b""
+            self.unread_lines += 1
+            return
+        self._pieces.append(Piece(offset, number, number, line, self._origin))
 
     def _slice(self, node: _Node) -> bytes:
         return bytes(self._text[node.start - self._base : node.end - self._base])

@@ -24,6 +24,7 @@ from forensics.ingest.client_lines import (
     keys_of_kafkajs,
     write_client_line,
 )
+from forensics.ingest.wrapper_base import GUESSED
 
 # Deeper nests hold nothing of a record; no hostile object costs more.
 _MAX_DEPTH = 8
@@ -38,9 +39,11 @@ _ASIDE = {
 }  # fmt: skip
 _PARTS = ("message", "time", "level", "logger", "component", "more")
 _WRITER = ("pod", "container", "host", "program")
+# The role of a field that may say who wrote a line, where no known name does.
+GUESSED_ROLE = "guessed"
 ROLES = (*_PARTS, *_WRITER)
 # What may also stand in a nest that holds no record.
-_OUTSIDE = {*_WRITER, "more"}
+_OUTSIDE = {*_WRITER, GUESSED_ROLE, "more"}
 
 # A line that brings its own time: up to a few signs, a date or a day's name, and a clock.
 _OWN_HEAD = re.compile(
@@ -62,6 +65,7 @@ _CLASS = re.compile(r"(?:^|\.)[A-Z]\w*[$.]*$|\.logger$")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
+    "SEVERE": "ERROR",
 }  # fmt: skip
 # The numbers of syslog, and from 10 on those of bunyan and pino.
 _SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
@@ -79,6 +83,8 @@ _OBJECTS_AS_LINES = {KAFKAJS}
 _PARTS_OF_OBJECTS = {"message", "time", "level", "logger", "host"}
 # What Kafka's own brackets hold; Filebeat writes "unknown" where a message has none.
 _COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
+# Such a text stands below the message of a record.
+_BELOW = re.compile(r"\s|(?:Caused by|Suppressed): |[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b")
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
 
 
@@ -91,9 +97,31 @@ def find_records(node: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
             yield from find_records(value, depth + 1)
 
 
+def find_line_path(node: Mapping[str, Any], above: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the keys that lead to a string that is a whole record; none if there is no such."""
+    for key, value in node.items():
+        if isinstance(value, str) and _WHOLE_RECORD.match(value):
+            return (*above, key)
+        if isinstance(value, dict) and len(above) < _MAX_DEPTH:
+            path = find_line_path(value, (*above, key))
+            if path:
+                return path
+    return ()
+
+
+def is_whole_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
+
+
 def has_own_time(text: str) -> bool:
     """Return True if a text begins with a time, as the lines of most logs do."""
     return _OWN_HEAD.match(text) is not None
+
+
+def begins_record(text: str) -> bool:
+    """Return True if a text begins with a time, and a level behind it."""
+    return _WHOLE_RECORD.match(text) is not None
 
 
 def fold_key(key: str) -> str:
@@ -148,7 +176,7 @@ class ObjectReader:
 
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         """Read by these names, for each role the best first."""
-        self.names = {role: tuple(names.get(role, ())) for role in ROLES}
+        self.names = {role: tuple(names.get(role, ())) for role in (*ROLES, GUESSED_ROLE)}
         self._roles: dict[str, list[tuple[str, int]]] = {}
         for role, keys in self.names.items():
             for rank, key in enumerate(keys):
@@ -186,7 +214,7 @@ class ObjectReader:
         record = None if whole else self._write_record(node, message, found)
         if record is None and values.get("logger") in _OBJECTS_AS_LINES:
             return None
-        origin = _join_origin(values) if not values.keys().isdisjoint(_WRITER) else ""
+        origin = _join_origin(values)
         return ReadObject(record or message, origin, record is not None, values.get("time"))
 
     def read_frame(self, node: Mapping[str, Any], key: str) -> str | None:
@@ -212,7 +240,7 @@ class ObjectReader:
         for key, folded, nests, roles in plan if plan is not None else self._make_plan(above, node):
             value = node[key]
             if type(value) is list:
-                value = _unlist(value)
+                value = _unlist(value, roles)
             if type(value) is dict:
                 if roles and roles[0][0] in ("more", "time"):
                     found.offer(roles[0][0], (0, roles[0][1], depth), value)
@@ -256,7 +284,9 @@ class ObjectReader:
             # Stores guess a level for any line: only one that its program gave makes a record.
             guessed = fold_key(self.names["level"][found.ranks["level"][1]]) in _GUESSED_LEVELS
             stored = fold_key(self.names["message"][found.ranks["message"][1] - 1]) in _STORED_LINES
-            if guessed or stored or found.ranks["level"][0] or message[:1].isspace():
+            # Numbers of syslog are what collectors have for streams.
+            guessed |= type(values["level"]) is int and values["level"] < len(_SYSLOG)
+            if guessed or stored or found.ranks["level"][0] or _BELOW.match(message):
                 return None
             logger = _NO_LOGGER
         if not isinstance(logger, str) or not _LOGGER.fullmatch(logger):
@@ -309,7 +339,11 @@ def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, asi
     for role, rank in roles:
         if role == "message":
             if type(value) is str and not aside:
-                found.offer(role, (0, _rate_message(value, rank), depth), value)
+                rated = (0, _rate_message(value, rank), depth)
+                # Of two that begin alike the longer one has the lines below.
+                if found.ranks.get(role) == rated and value.startswith(found.values[role]):
+                    found.values[role] = value
+                found.offer(role, rated, value)
         elif value != "" and (not aside or role in _OUTSIDE):
             found.offer(role, (0, rank, depth), value)
 
@@ -321,12 +355,20 @@ def _rate_message(value: str, rank: int) -> int:
     return 0 if _OWN_HEAD.match(value) else 1 + rank
 
 
-def _unlist(value: list[Any]) -> object:
-    """Return the one value of a list, its bytes as text, or its pairs of names and values."""
+def _unlist(value: list[Any], roles: _Roles) -> object:
+    """Return the one value of a list, its bytes as text, or its pairs of names and values.
+
+    Of several texts a message is the whole line, if there is one; a stack trace is all of them.
+    """
     if len(value) == 1 and not isinstance(value[0], dict):
         return value[0]
     if value and all(type(one) is int and 0 <= one < 256 for one in value):
         return bytes(value).decode("utf-8", "replace")
+    if roles and value and all(type(one) is str for one in value):
+        if any(role == "more" for role, _ in roles):
+            return "\n".join(value)
+        if any(role == "message" for role, _ in roles):
+            return next((one for one in value if _OWN_HEAD.match(one)), None)
     return dict(read_pairs(value))
 
 
@@ -346,6 +388,11 @@ def read_pairs(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 def _join_origin(values: Mapping[str, Any]) -> str:
     """Name who wrote a line: the pod and its container, the container, or the host."""
+    guessed = values.get(GUESSED_ROLE)
+    if isinstance(guessed, str) and len(guessed) <= _MAX_NAME:
+        return GUESSED + guessed.strip("/")
+    if values.keys().isdisjoint(_WRITER):
+        return ""
     pod, container, host, program = (
         one.strip("/") if isinstance(one, str) and len(one) <= _MAX_NAME else ""
         for one in (values.get(role) for role in _WRITER)

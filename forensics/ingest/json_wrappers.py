@@ -18,10 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.json_objects import ObjectReader, ReadObject, find_records
+from forensics.ingest.json_objects import ObjectReader, ReadObject, find_line_path, find_records
 from forensics.ingest.record_starts import MAX_RECORD, PADDING, Bytes
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.writer_fields import GUESSED_ROLE, find_writer_field
 
 _OBJECT, _ARRAY = b"{", b"["
 # What may stand before an object: the columns of Fluentd's files (time, tag), the tag and the time
@@ -148,6 +149,31 @@ class JsonWrapper(Wrapper):
             return None
         return replace(self, names={**self.names, "message": (key, *self.names["message"])})
 
+    def settle(self, lines: Sequence[bytes]) -> JsonWrapper:
+        """Find what some lines tell of the others: where records stand, and who wrote them."""
+        nodes = [node for node in map(self._parse, lines) if node is not None]
+        settled = self._settle_place(nodes)
+        field = find_writer_field([(node, settled.reader.read(node)) for node in nodes])
+        if field is None:
+            return settled
+        return replace(settled, names={**settled.names, GUESSED_ROLE: (field,)})
+
+    def _settle_place(self, nodes: Sequence[Mapping[str, Any]]) -> JsonWrapper:
+        """Find the place of whole records, where other strings of the objects could be lines.
+
+        What stands there in other objects is a line, too, such as those of a stack trace.
+        """
+        paths = Counter(path for node in nodes if (path := find_line_path(node)))
+        if len(paths) != 1:
+            return self
+        (path,) = paths
+        for node in nodes:
+            told, text = self.reader.read(node), _value_at(node, path)
+            if text is not None and (told is None or not told.text.startswith(text.strip())):
+                names = (".".join(path[-3:]), *self.names["message"])
+                return replace(self, names={**self.names, "message": names})
+        return self
+
     def _goes_on(self, node: Mapping[str, Any], told: ReadObject, length: int) -> bool:
         """Return True if what an object holds is a line that goes on in the next one."""
         for key, values in _PARTIAL_FLAGS.items():
@@ -156,6 +182,13 @@ class JsonWrapper(Wrapper):
         size = self.min_split_length
         is_docker = node.get("log") == told.text and "stream" in node
         return size is not None and length >= size and is_docker
+
+
+def _value_at(node: Mapping[str, Any], path: Sequence[str]) -> str | None:
+    value: Any = node
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
 
 
 _CLOSERS = np.frombuffer(b"}]", np.uint8)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from forensics.ingest.found_layout import found_layout
-from forensics.ingest.gap_patterns import gap_form, gap_parts
+from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
 from forensics.ingest.message_columns import MESSAGE, LinePattern
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
@@ -36,11 +36,20 @@ _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
+_CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 _END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
 _REGULAR_PARTS = 12
 _MAX_GROUPS = 3
+# What a collector puts behind lines: so many tokens, in so many of the lines.
+_MAX_ENDING, _ALIKE, _FEW_LINES, _FEW_NAMES = 40, 0.9, 3, 24
+_TIMES = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9:]{4,6})?"
+    r"|\b1[0-9]{9,18}\b"
+)
+_ANY_TIME = r"[0-9][0-9T:.,+ -]*Z?"
+_WORD, _BLANK = re.compile(r"([A-Za-z0-9][\w.@-]*)"), re.compile(r"[ \t]")
 _SOURCES = (".scala", ".java", ".kt", ".py", ".go")
 
 
@@ -119,6 +128,8 @@ def infer_layout(
         return ()
     prefix, pattern = LinePattern(), LinePattern()
     begin = min(at for at in (head.own_time, head.own_level, len(head.kinds)) if at is not None)
+    before = (gap_parts(head.gaps(at)) for at in range(min(begin + 1, len(head.kinds))))
+    prefix.names_differ = any(part.names and part.varies for parts in before for part in parts)
     for at in range(begin):
         prefix.add_named(gap_parts(head.gaps(at)))
         prefix.add(_unnamed(head.kinds[at]), "TIME" if head.kinds[at] != "level" else "LEVEL")
@@ -139,6 +150,55 @@ def infer_layout(
         found.append(found_prefix(prefix.source, prefix.shown))
     found.append(found_layout(pattern.source, pattern.shown, time, sure[1]))
     return tuple(found)
+
+
+def find_ending(
+    lines: Sequence[str], below: Sequence[str], loggers: Collection[str]
+) -> Wrapper | None:
+    """Find what a collector puts behind every line: behind records and behind the lines below.
+
+    What ends records alone is a part of their layout.
+    """
+    if len(lines) < _FEW_LINES or len(below) < _FEW_LINES:
+        return None
+    cut = [gap_tokens(_TIMES.sub("\0", line.rstrip()))[::-1] for line in (*lines, *below)]
+    size = 0
+    while size < _MAX_ENDING:
+        at = [tokens[size] for tokens in cut if len(tokens) > size]
+        kinds = Counter(text if kind == "other" else kind for kind, text in at)
+        if max(kinds.values(), default=0) < _ALIKE * len(cut):
+            break
+        own = [tokens[size][1] for tokens in cut[: len(lines)] if len(tokens) > size]
+        if sum(holds_logger(text, loggers) for text in own) > (1 - _ALIKE) * len(own):
+            break
+        size += 1
+    ends = ["".join(text for _, text in reversed(tokens[:size])) for tokens in cut]
+    split = [
+        _WORD.split(end[end.index(blank[0]) :]) for end in ends if (blank := _BLANK.search(end))
+    ]
+    forms = Counter(tuple(parts[::2]) for parts in split)
+    form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
+    if len(form) < 2 or count < _ALIKE * len(cut):
+        return None
+    return _write_ending([parts for parts in split if tuple(parts[::2]) == form])
+
+
+def _write_ending(split: Sequence[Sequence[str]]) -> Wrapper:
+    """Write the pattern of an ending; its first word of several values may name the writer."""
+    pattern = shown = ""
+    for at, parts in enumerate(zip(*split, strict=True)):
+        names = set(parts)
+        text = parts[0]
+        if at % 2 == 0:
+            pattern += re.escape(text).replace("\0", _ANY_TIME)
+        elif len(names) == 1:
+            pattern += re.escape(text)
+        elif "(?P<origin>" in pattern or len(names) > _FEW_NAMES:
+            pattern, text = f"{pattern}{_WORD.pattern[1:-1]}", "..."
+        else:
+            pattern, text = f"{pattern}(?P<origin>{_WORD.pattern[1:-1]})", "NAME"
+        shown += text.replace("\0", "TIME")
+    return found_end(shown, pattern)
 
 
 def _shared_end(lines: Sequence[str]) -> str:
@@ -203,7 +263,7 @@ def _is_regular(kind: str, at: int, some: list[tuple[str, tuple[_Element, ...]]]
     ]
     if len(gaps) < max(3, 0.1 * len(some)):
         return False
-    parts = gap_parts(gaps)
+    parts = [part for part in gap_parts(gaps) if part.varies]
     return len(parts) <= _REGULAR_PARTS and all(part.kind != "loose" for part in parts)
 
 
@@ -268,11 +328,11 @@ def _read_head(
         else:
             split = None if pattern.has_logger else _split_logger(gaps, loggers)
             if split:
-                pattern.add_parts(gap_parts(split[0]))
+                pattern.add_parts(gap_parts(split[0], all_fit=True))
                 _add_logger(pattern, split[2])
                 pattern.add_parts(gap_parts(split[1]))
             else:
-                pattern.add_parts(gap_parts(gaps))
+                pattern.add_parts(gap_parts(gaps, all_fit=True))
         if at == head.own_time:
             time = choose_order(head.kinds[at], head.texts(at))
             pattern.add(f"(?:{time.pattern})", f"%d{{{_shown_time(head.texts(at)[0])}}}")
@@ -392,7 +452,8 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     if before == "(" and {after for _, after in ends} == {")"}:
         return share, "", " (%c)"
     logger = _LOGGER if before else _DOTTED
-    parts = gap_parts([after.rstrip() for _, after in ends])
+    alike = [after for (sign, _), some in found.items() if sign == before for _, after in some]
+    parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
     tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"
@@ -422,10 +483,15 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     if share < _MIN_LOGGERS or not (sign or dotted or share > _SHARE):
         return share, None
     pattern = LinePattern()
-    parts = gap_parts([before for before, _, _ in some])
+    # Threads of other forms may stand there, too.
+    alike = [one for (_, other), found in groups.items() if other == sign for one in found]
+    parts = gap_parts([before for before, _, _ in alike], all_fit=True)
     pattern.add_parts(parts)
     loose = any(part.kind == "loose" for part in parts)
     logger = _DOTTED if dotted and (loose or not sign) else _LOGGER
+    if loose and not dotted and all(name.rpartition(".")[2][:1].isupper() for _, name, _ in some):
+        # What stands before it may end in a word, too, such as the client of a thread.
+        logger = _CLASS
     gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
     place = _METHOD if 2 * methods > len(rests) else _PLACE
     pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from forensics.ingest.client_lines import KAFKAJS_MODULES
@@ -23,7 +23,7 @@ _MIN_SURE, _OWN_SHARE = 0.5, 0.2
 _CLOSERS = re.compile(r"[\])}>|:;,\"'\s-]*")
 _LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
 _INSIDE = r"[^\[\]\n]*"
-_SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:]|$)")
+_SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:\[]|$)")
 # Brackets that Kafka's own messages begin with name what they speak of.
 OWN_BRACKET = re.compile(rf"=|^thrd:|[a-z] (?:on |id )?.*[0-9]$|^(?:{'|'.join(KAFKAJS_MODULES)})$")
 _PAIR_KEY = re.compile(r"([A-Za-z_][\w.@-]*)(=|: )")
@@ -56,6 +56,8 @@ class LinePattern:
     shown: str = ""
     has_logger: bool = False
     has_origin: bool = False
+    # Whether some names before the lines differ from line to line.
+    names_differ: bool = False
     # What follows it, in the lines of a sample.
     rests: list[str] = field(default_factory=list)
 
@@ -70,11 +72,12 @@ class LinePattern:
             self.add(part.pattern, part.shown)
 
     def add_named(self, parts: Sequence[GapPart]) -> None:
-        """Add parts of a prefix; the first names in it may say who wrote the line."""
-        naming = [at for at, part in enumerate(parts) if part.names]
-        if naming and not self.has_origin:
+        """Add parts of a prefix; the first names in it that differ may say who wrote the line."""
+        found = [] if self.has_origin else list(_names_in(parts))
+        differ = [one for one in found if any(part.varies for part in parts[slice(*one)])]
+        if found and (differ or not self.names_differ):
             self.has_origin = True
-            first, last = naming[0], naming[-1] + 1
+            first, last = (differ or found)[0]
             self.add_parts(parts[:first])
             self.source += "(?P<origin>"
             self.add_parts(parts[first:last])
@@ -206,7 +209,7 @@ class LinePattern:
             return False
         # Kafka's own brackets hold an equals sign; lines of another layout may have those.
         sign = "" if own else "="
-        self.take(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|:[ \t]*|$)", "[%t] ")
+        self.take(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|:[ \t]*)?", "[%t] ")
         return True
 
     def _take_field(self, holds_logger: HoldsLogger) -> bool:
@@ -239,6 +242,20 @@ class LinePattern:
                     self.take(column + r"[ \t]*", "... ")
                     return True
         return False
+
+
+def _names_in(parts: Sequence[GapPart]) -> Iterator[tuple[int, int]]:
+    """Yield where names stand, one behind the other; a number that counts stands between two."""
+    begin: int | None = None
+    end = 0
+    for at, part in enumerate(parts):
+        if part.names:
+            begin, end = at if begin is None else begin, at + 1
+        elif begin is not None and part.varies and part.kind in ("digits", "loose"):
+            yield begin, end
+            begin = None
+    if begin is not None:
+        yield begin, end
 
 
 def _shared_ending(rests: Sequence[str]) -> str:

@@ -93,6 +93,11 @@ class ReadPlan:
     containers: tuple[ContainerAccount, ...] = ()
 
 
+def estimate_text_bytes(split: Split) -> float:
+    """Return about how many bytes of text a split holds: logs pack to about a tenth."""
+    return split.bytes * (1 if split.role in ("range", "tar") else 10)
+
+
 @dataclass
 class FoundFiles:
     """What a listing found besides files: what cannot be read, and the folders."""

@@ -24,6 +24,7 @@ from forensics.ingest.record_starts import (
     Offsets,
     Signature,
     find_lines,
+    find_strays,
     match_starts,
 )
 from forensics.ingest.window_stacks import WindowReader
@@ -31,16 +32,6 @@ from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
 _RETURN = 13
-_CLOSING = np.frombuffer(b')]}"', np.uint8)
-# The lines of a stack trace that are not indented, and how much of a line is looked at.
-_TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
-_CONTINUATION_PROBE = 200
-# Colours before the text of a line are ignored.
-_ESCAPE = 27
-_COLOURED = np.frombuffer(b"\x1b^", np.uint8)
-_COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
-_OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
-
 # More pods or containers in one part of a file are not told apart.
 _MAX_ORIGINS = 500
 
@@ -311,7 +302,8 @@ class RecordSplitter:
             self._count_by_origin(lines, others[blank], others[loose])
         later = others[~loose & ~blank]
         counts.continuation_lines += len(later)
-        counts.stray_lines += _count_strays(lines.data, lines.starts[later], lines.own_ends[later])
+        strays = find_strays(lines.data, lines.starts[later], lines.own_ends[later])
+        counts.stray_lines += int(strays.sum())
         self._seen = self._seen or bool(len(records))
 
     def _count_by_origin(self, lines: Lines, blank: Offsets, loose: Offsets) -> None:
@@ -331,28 +323,6 @@ class RecordSplitter:
             known = self.counts.origins.setdefault(origin if is_known else b"", {})
             for name, counted in found.items():
                 known[name] = known.get(name, 0) + int(counted[number])
-
-
-def _count_strays(data: Bytes, starts: Offsets, ends: Offsets) -> int:
-    """Count lines that are not indented, close no bracket and belong to no stack trace.
-
-    A server hardly writes any: many of them are lines of another program.
-    """
-    first = data[starts]
-    maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
-    if not len(maybe):
-        return 0
-    until = np.minimum(ends[maybe], starts[maybe] + _CONTINUATION_PROBE)
-    heads = pa.array(
-        [data[a:b].tobytes() for a, b in zip(starts[maybe], until, strict=True)], pa.binary()
-    )
-    if np.isin(first[maybe], _COLOURED).any():
-        heads = pc.replace_substring_regex(heads, _COLOURS, "")
-    stray = pc.and_(
-        pc.match_substring_regex(heads, _OUTSIDE),
-        pc.invert(pc.match_substring_regex(heads, _TRACE)),
-    )
-    return int(pc.sum(stray).as_py())
 
 
 def _find_blank(data: Bytes, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:

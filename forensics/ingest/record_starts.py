@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,17 @@ MAX_RECORD = 1 << 20
 # So much of a file decides if it has records at all; the same for every split size.
 HEAD_BYTES = 256 << 10
 
-_NEWLINE, _RETURN = 10, 13
+_NEWLINE, _RETURN, _SPACE, _ESCAPE = 10, 13, 32, 27
+# The lines of a stack trace or of a dump of settings that are not indented, and how much of a line
+# is looked at.
+_TRACE = (
+    r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b"
+    r"|[\w.-]+ =(?:\s|$)|\([\w.$-]+\)\s*$)"
+)
+_CONTINUATION_PROBE = 200
+# Colours before the text of a line are ignored.
+_COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
+_OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -206,6 +217,7 @@ class Signature:
         """The number of bytes that are looked at."""
         return len(self.masks)
 
+    @cached_property
     def words(self) -> list[tuple[int, np.uint64, np.uint64]]:
         """Return the signature as eight-byte words: offset, mask, value."""
         return [
@@ -234,12 +246,37 @@ def match_starts(
             & (ends - starts >= signature.width)
             & (kinds == 0)
         )
-        for offset, mask, value in signature.words():
+        for offset, mask, value in signature.words:
             if not len(lines):
                 break
             lines = lines[(read_words(data, starts[lines] + offset) & mask) == value]
         kinds[lines] = number
     return kinds
+
+
+def find_strays(data: Bytes, starts: Offsets, ends: Offsets) -> Flags:
+    """Mark lines that are not indented, close no bracket and belong to no stack trace.
+
+    A server hardly writes any: many of them are lines of another program.
+    """
+    strays = np.zeros(len(starts), np.bool_)
+    first = data[starts]
+    maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
+    if not len(maybe):
+        return strays
+    until = np.minimum(ends[maybe], starts[maybe] + _CONTINUATION_PROBE)
+    heads = pa.array(
+        [data[a:b].tobytes() for a, b in zip(starts[maybe], until, strict=True)], pa.binary()
+    )
+    if np.isin(first[maybe], _COLOURED).any():
+        heads = pc.replace_substring_regex(heads, _COLOURS, "")
+    outside = pc.match_substring_regex(heads, _OUTSIDE)
+    strays[maybe] = pc.and_not(outside, pc.match_substring_regex(heads, _TRACE))
+    return strays
+
+
+_CLOSING = np.frombuffer(b')]}"', np.uint8)
+_COLOURED = np.frombuffer(b"\x1b^", np.uint8)
 
 
 def _word(part: bytes) -> np.uint64:

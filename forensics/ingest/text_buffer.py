@@ -6,11 +6,13 @@ its escape; the bytes that are left over are then taken out.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from forensics.ingest.record_starts import PADDING, Bytes, Flags, Offsets
 
@@ -140,6 +142,62 @@ def unescape(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offset
     text: Bytes = np.zeros(size - len(removed) + PADDING, np.uint8)
     text[: size - len(removed)] = data[:size][keep]
     return text, bounds - np.searchsorted(removed, bounds)
+
+
+def undo_escapes(text: str) -> str:
+    r"""Undo the escapes of a text in which line breaks, tabs or quotes were escaped.
+
+    Every backslash must begin an escape, and one of them a line that follows or begins there.
+
+    >>> undo_escapes(r"a:\n\tb = 1"), undo_escapes(r"C:\new\table")
+    ('a:\n\tb = 1', 'C:\\new\\table')
+    """
+    if "\\" not in text or not _WERE_BREAKS.search(text) or _NO_ESCAPE.search(text):
+        return text
+    return _ESCAPE.sub(lambda match: _MEANT.get(match[1], match[1]), text)
+
+
+# What follows a line break in dumps of settings and in stack traces, and a tab that begins a line.
+_BELOW = r"(?:Caused by|[\w.$-]+(?:Exception|Error|: | = )|\s|$)"
+_WERE_BREAKS = re.compile(rf"^\\t|\\n(?:\\t|{_BELOW})|\\'")
+_NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?![nrt\\'\"0bfv])")
+_ESCAPE = re.compile(r"\\(.)")
+_MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def holds_breaks(data: Bytes) -> bool:
+    """Return True if a line break seems to be escaped somewhere in a text."""
+    text = data.tobytes()
+    return rb"\n" in text and _BREAKS.search(text) is not None
+
+
+def undo_breaks(texts: pa.Array, wanted: Flags) -> pa.Array:
+    r"""Undo the escapes of the wanted texts that have lines below their first.
+
+    Where other backslashes stand for themselves, only line breaks and tabs are undone.
+    """
+    looks = pc.and_(pc.match_substring_regex(texts, _BREAKS.pattern.decode()), pa.array(wanted))
+    # The strings of objects keep their escapes.
+    looks = pc.and_not(looks, pc.match_substring(texts, '{"'))
+    rows = np.flatnonzero(looks.to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return texts
+    written = []
+    for line in texts.take(pa.array(rows)).to_pylist():
+        text = line.decode("utf-8", "surrogateescape")
+        plain = undo_escapes(text)
+        if plain == text:
+            plain = re.sub(r"(?<!\\)\\([nt])", lambda match: _MEANT[match[1]], text)
+        written.append(plain.encode("utf-8", "surrogateescape"))
+    mask = np.zeros(len(texts), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(texts, pa.array(mask), pa.array(written, pa.binary()))
+
+
+# Below what was escaped stand frames, settings or a cause; at the end it closes the line.
+_BREAKS = re.compile(
+    rb"(?:^|\\n)\\t(?:at |[\w.-]+ = )|\\n(?:Caused by: |[\w.$-]+(?:Exception|Error)\b| ?\()"
+)
 
 
 def _unescape_unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:

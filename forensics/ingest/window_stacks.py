@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.found_layout import FoundLayout
-from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
+from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -31,7 +31,7 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
-from forensics.ingest.text_buffer import TextBuffer, slice_texts, to_buffer
+from forensics.ingest.text_buffer import TextBuffer, holds_breaks, slice_texts, to_buffer
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
@@ -41,7 +41,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
-from forensics.ingest.wrappers import CodeWrapper
+from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -69,8 +69,13 @@ _RECORD = (
     r"^.{0,60}?[0-9]:[0-9]{2}:[0-9]{2}.{0,60}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b)"
     r"|^.{0,30}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b).{0,30}?[0-9]:[0-9]{2}:[0-9]{2}"
 )
+_RECORD_HEAD = re.compile(_RECORD)
 _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
+# A head that was written anew, with little between its level and its logger; nearly all such heads
+# have their messages in the lines below, which differ more than what the heads say.
+_HEAD_ABOVE = r"^\[[0-9][^\]]*[0-9]\] \S+ ([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
+_BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
 _SPACE, _ESCAPE, _FEW = 32, 27, 8
 
 
@@ -134,6 +139,8 @@ class WindowReader:
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
         self._guesses: tuple[WrapperStack, ...] = ()
+        # Lines of the window in question that do not look like records.
+        self._below = pa.array([], pa.binary())
         lines = self._lines(head[:HEAD_BYTES], final=b"\n" not in head[:HEAD_BYTES])
         first = self._decide(lines)
         self._guesses = first.stacks
@@ -287,20 +294,49 @@ class WindowReader:
             _spread(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
         )
         looks = pc.match_substring_regex(_cut(lines, others, _LOOKS_IN), _LOOKS)
-        maybe = others[looks.to_numpy(zero_copy_only=False)]
+        looks_like = looks.to_numpy(zero_copy_only=False)
+        maybe = others[looks_like]
         rows = np.sort(np.append(unread, maybe))
         few = len(known) and len(rows) < max(_FEW_LINES, _FEW_SHARE * len(others))
         coded = self._find_coded(lines)
         if few and len(unread) < _FEW_LINES and good.any() and not given:
             return WindowStacks(coded)
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
+        self._below = _cut(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
+        found = [self._with_messages_below(stack, lines) for stack in found]
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
         stacks = [*given, *(stack for stack in (*stacks, *coded) if stack not in given)]
         return WindowStacks(tuple(stacks), tuple(plain), unread=_unread_shapes(left, len(sample)))
+
+    def _with_messages_below(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
+        """Let a stack read heads of records whose messages stand in the lines below them."""
+        *others, layout = stack.wrappers
+        if not isinstance(layout, FoundLayout) or layout.is_given or not layout.names_logger:
+            return stack
+        opened = stack.open(to_texts(lines.slice(0, min(len(lines), _BELOW_SAMPLE))))
+        texts = opened.to_arrow()
+        is_head = pc.match_substring_regex(texts, _HEAD_ABOVE).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(is_head & opened.carried)
+        rows = rows[rows + 1 < len(texts)]
+        if len(rows) < _FEW:
+            return stack
+        below = texts.take(pa.array(rows + 1))
+        plain = pc.match_substring_regex(below, r"^[^\s]").to_numpy(zero_copy_only=False)
+        alone = plain & ~is_head[rows + 1]
+        if alone.sum() < _BELOW_SHARE * len(rows):
+            return stack
+        above = [
+            _DIGITS.sub("0", one.decode("utf-8", "replace")) for one in texts.take(rows).to_pylist()
+        ]
+        heads = {match[1] for one in above if (match := re.match(_HEAD_ABOVE, one))}
+        said = {_DIGITS.sub("0", one.decode("utf-8", "replace")) for one in below.to_pylist()}
+        if len(heads) >= len(said):
+            return stack
+        return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
 
     def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
         """Find what takes off codes and zeros that stand before a few records."""
@@ -312,6 +348,8 @@ class WindowReader:
                 stack = WrapperStack((wrapper,))
                 if self._try(some, stack)[0].any():
                     return (stack,)
+        if len(lines) and holds_breaks(lines.data[int(lines.starts[0]) : int(lines.ends[-1])]):
+            return (WrapperStack((ESCAPED_BREAKS,)),)
         return ()
 
     def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
@@ -386,7 +424,7 @@ class WindowReader:
             tried += self._try_all(left, whole_lines, alone=alone)
         if not tried:
             return None
-        _, stack, read, carried = max(tried, key=lambda one: (one[0], -len(one[1].wrappers)))
+        _, stack, read, carried = max(tried, key=_rank)
         return stack, read, carried
 
     def _try_all(
@@ -430,9 +468,24 @@ class WindowReader:
         lines = [line for line in lines if line.strip() and not _is_object(line)]
         if not base.wrappers and self._day is None and lacks_date(lines):
             self.lacks_date = True
+        if (end := self._find_ending(lines, base)) is not None:
+            yield WrapperStack((*base.wrappers, end), is_found=True)
+            cut = end.unwrap(TextBuffer.unwrapped(*to_buffer(inner))).to_arrow().to_pylist()
+            short = [line.decode("utf-8", "replace") for line in cut]
+            for found in infer_layouts(short, self._judge.loggers, self._day):
+                for size in range(1, len(found) + 1):
+                    yield WrapperStack((*base.wrappers, end, *found[:size]), is_found=True)
         for found in infer_layouts(lines, self._judge.loggers, self._day):
             for size in range(1, len(found) + 1):
                 yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _find_ending(self, lines: Sequence[str], base: WrapperStack) -> Wrapper | None:
+        """Find what a collector puts behind records and behind the lines below them."""
+        inner, _ = self._opened(self._below, base)
+        below = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
+        heads = [line for line in lines if _RECORD_HEAD.match(line)]
+        rest = [line for line in lines if not _RECORD_HEAD.match(line)]
+        return find_ending(heads, [*below, *rest], self._judge.loggers)
 
     def _wrapping(
         self, lines: Sequence[bytes], signatures: Sequence[Signature] | None = None
@@ -458,6 +511,13 @@ class WindowReader:
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
         return read & carried, carried, worth
+
+
+def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool, int]:
+    """Rank a stack by what it reads; one that also takes off what ends all lines is better."""
+    worth, stack, _, _ = tried
+    ends = any(isinstance(one, FoundEnd) for one in stack.wrappers)
+    return worth, ends, -len(stack.wrappers)
 
 
 def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:

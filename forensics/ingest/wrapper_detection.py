@@ -28,7 +28,13 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
-from forensics.ingest.text_buffer import TextBuffer, gather_texts
+from forensics.ingest.text_buffer import (
+    TextBuffer,
+    gather_texts,
+    holds_breaks,
+    to_buffer,
+    undo_breaks,
+)
 from forensics.ingest.wrappers import (
     CodeWrapper,
     JsonWrapper,
@@ -78,6 +84,10 @@ class WrapperStack:
         for wrapper in self.wrappers:
             texts = wrapper.unwrap(texts)
             carried |= texts.carried
+        if self.wrappers and holds_breaks(texts.content):
+            # What stands in the wrapper may have had each record in one line.
+            data, bounds = to_buffer(undo_breaks(texts.to_arrow(), carried))
+            texts = replace(texts, data=data, bounds=bounds)
         return replace(texts, carried=carried)
 
     def is_split(self, line: bytes) -> bool:
@@ -136,6 +146,8 @@ def detect_wrappers(
             best = _find_best([prefix], sample, raw, signatures)
         if best is None:
             break
+        if type(best[0]) is JsonWrapper and (settled := best[0].settle(raw)) is not best[0]:
+            best = settled, settled.unwrap(sample)
         chosen.append(best[0])
         sample = best[1]
     return WrapperStack(tuple(chosen)) if chosen else None

@@ -21,9 +21,18 @@ from forensics.errors import Problem, RuleError
 from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
-from forensics.ingest.record_starts import Bytes, Flags, Offsets
-from forensics.ingest.text_buffer import TextBuffer, gather_texts, slice_texts, to_buffer, unescape
+from forensics.ingest.record_starts import Bytes, Flags, Offsets, find_strays
+from forensics.ingest.text_buffer import (
+    TextBuffer,
+    gather_texts,
+    holds_breaks,
+    slice_texts,
+    to_buffer,
+    undo_breaks,
+    unescape,
+)
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
+from forensics.ingest.written_levels import is_level
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
@@ -82,7 +91,11 @@ class PrefixWrapper(Wrapper):
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line begins with the prefix."""
-        return self.hint.match(line, 0, _REACH) is not None
+        found = self.hint.match(line, 0, _REACH)
+        if found is None:
+            return False
+        # Wrappers of Java services write a level where others have a name.
+        return not is_level(found.groupdict().get("origin") or b"")
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take off what stands before the lines."""
@@ -104,6 +117,11 @@ class PrefixWrapper(Wrapper):
         origins = texts.origins
         if fields.type.get_field_index("origin") >= 0:
             origins = pc.fill_null(fields.field("origin"), b"")
+            if texts.origins is None and not carried.all():
+                # A collector may write its prefix once for a record of several lines.
+                strays = find_strays(data, bounds[:-1], bounds[1:])
+                below = pa.array(~(carried | strays))
+                origins = pc.if_else(below, pa.scalar(None, pa.binary()), origins)
             if texts.origins is not None:
                 origins = pc.binary_join_element_wise(texts.origins, origins, b" ")
         return TextBuffer(data, bounds, carried, texts.continues | torn, origins)
@@ -164,17 +182,20 @@ class FoundPrefix(PrefixWrapper):
 
 @dataclass(frozen=True)
 class FoundEnd(Wrapper):
-    """What ends every line of a file, such as a quote."""
+    """What ends every line of a file, such as a quote or a name."""
 
     pattern: str
+    # The same, where it captures who wrote a line.
+    named: str | None = None
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line ends so."""
         return re.search(self.pattern.encode(), line) is not None
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
-        """Take it off."""
-        lines = pc.replace_substring_regex(texts.to_arrow(), self.pattern, r"\1")
+        """Take it off; it may name who wrote a line."""
+        before = texts.to_arrow()
+        lines = pc.replace_substring_regex(before, self.pattern, r"\1")
         data, bounds = to_buffer(lines)
         carried = np.diff(bounds) < np.diff(texts.bounds)
         if self.id.startswith('"'):
@@ -182,7 +203,30 @@ class FoundEnd(Wrapper):
             data, bounds = unescape(data, bounds, carried)
         elif self.id.startswith("'"):
             data, bounds = to_buffer(pc.replace_substring(lines, "''", "'"))
+        origins = texts.origins
+        if origins is None and self.named is not None:
+            origins = pc.extract_regex(before, self.named).field("origin")
+            origins = pc.binary_join_element_wise(GUESSED.encode(), origins, b"")
+        return replace(texts, data=data, bounds=bounds, carried=carried, origins=origins)
+
+
+@dataclass(frozen=True)
+class EscapedBreaks(Wrapper):
+    """Line breaks and tabs of records are escaped, so that each record is one line."""
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line holds such a break."""
+        return holds_breaks(np.frombuffer(line, np.uint8))
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Undo them."""
+        everywhere = np.ones(len(texts), np.bool_)
+        data, bounds = to_buffer(undo_breaks(texts.to_arrow(), everywhere))
+        carried = np.diff(bounds) < np.diff(texts.bounds)
         return replace(texts, data=data, bounds=bounds, carried=carried)
+
+
+ESCAPED_BREAKS = EscapedBreaks("escaped", (), (), Problem("", 1, "escaped"), splits_lines=False)
 
 
 def found_prefix(pattern: str, shown: str) -> FoundPrefix:
@@ -193,9 +237,12 @@ def found_prefix(pattern: str, shown: str) -> FoundPrefix:
     )
 
 
-def found_end(text: str) -> FoundEnd:
-    """Build the wrapper for what ends lines."""
-    return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
+def found_end(text: str, pattern: str | None = None) -> FoundEnd:
+    """Build the wrapper for what ends lines; its pattern may capture `origin`."""
+    own = re.escape(text) if pattern is None else pattern
+    whole = own.replace("?P<origin>", "?:") + r"(\r*\n?)$"
+    named = rf"{own}\r*\n?$" if "?P<origin>" in own else None
+    return FoundEnd(text, (), (), Problem("", 1, text), False, whole, named)
 
 
 def load_wrappers(paths: Sequence[Path | FileText] | None = None) -> tuple[Wrapper, ...]:

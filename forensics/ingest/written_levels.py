@@ -45,3 +45,12 @@ def write_levels(levels: pa.Array) -> pa.Array:
         for name in codes.dictionary.to_pylist()
     ]
     return pa.array(names, pa.binary()).take(codes.indices)
+
+
+def is_level(name: bytes) -> bool:
+    """Return True if a name is the word for a level, in any case.
+
+    >>> is_level(b"Info"), is_level(b"c")
+    (True, False)
+    """
+    return len(name) > 1 and name.decode("utf-8", "replace").upper() in _WORDS

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from forensics.lib.arrow_io import read_batches
+from forensics.lib.arrow_io import ROWS_OF_GROUP, read_batches
 
 PART_FILE = "part-0.parquet"
-_ROWS_PER_GROUP = 50_000
 _BLOCK = 1 << 20
 
 
@@ -36,8 +35,8 @@ class DeterministicWriter:
         """Append rows."""
         self._pending.append(rows.select(self._schema.names).cast(self._schema))
         self._count += len(rows)
-        while self._count >= _ROWS_PER_GROUP:
-            self._write_group(_ROWS_PER_GROUP)
+        while self._count >= ROWS_OF_GROUP:
+            self._write_group(ROWS_OF_GROUP)
 
     def close(self) -> None:
         """Write the rest."""

@@ -8,10 +8,13 @@ disjoint.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import Generic, TypeVar
 
 Interval = tuple[int, int]
+Item = TypeVar("Item")
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
@@ -84,15 +87,6 @@ def intersect(intervals: Iterable[Interval], others: Iterable[Interval]) -> list
     return common
 
 
-def contains(intervals: Iterable[Interval], moment: int) -> bool:
-    """Return True if a moment lies in an interval; an `IntervalSet` answers many of these faster.
-
-    >>> contains([(1, 3)], 1), contains([(1, 3)], 3)
-    (True, False)
-    """
-    return any(start <= moment < end for start, end in intervals)
-
-
 def total_length(intervals: Iterable[Interval]) -> int:
     """Add up the lengths of intervals; what several of them cover counts once.
 
@@ -117,3 +111,27 @@ class IntervalSet:
     def __contains__(self, moment: int) -> bool:
         index = bisect_right(self._starts, moment) - 1
         return index >= 0 and moment < self.intervals[index][1]
+
+
+class IntervalIndex(Generic[Item]):
+    """Finds what lies around some time, among many things that each have a begin and an end.
+
+    >>> words = IntervalIndex(["a", "word", "of"], lambda word: (len(word), 2 * len(word)))
+    >>> words.around(3, 4), words.around(9, 9)
+    (['word', 'of'], [])
+    """
+
+    def __init__(self, items: Iterable[Item], span: Callable[[Item], Interval]) -> None:
+        """Sort the items by their begins; both ends belong to a span."""
+        self._items = sorted(
+            ((*span(item), place, item) for place, item in enumerate(items)),
+            key=lambda one: one[:3],
+        )
+        self._begins = [begin for begin, *_ in self._items]
+        self._reach = list(accumulate((end for _, end, *_ in self._items), max))
+
+    def around(self, begin: int, end: int) -> list[Item]:
+        """Return what meets the time from `begin` to `end`, in the order in which it was given."""
+        first, last = bisect_left(self._reach, begin), bisect_right(self._begins, end)
+        found = [one for one in self._items[first:last] if one[1] >= begin]
+        return [item for _, _, _, item in sorted(found, key=lambda one: one[2])]

@@ -52,6 +52,14 @@ class Node:
         node = self.at(*path)
         return node.items if node else []
 
+    def to_plain(self) -> Any:
+        """Return the texts, in lists and dictionaries."""
+        if self.text is not None:
+            return self.text
+        if self.items:
+            return [one.to_plain() for one in self.items]
+        return {key: one.to_plain() for key, one in self.entries.items()}
+
     def line_of(self, *path: str) -> int:
         """Return the line of the last of some keys that is there."""
         found: Node = self

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 # No type matches a line break unless it says so. None counts repetitions: RE2 unrolls counted ones,
 # and long programs run ten times slower.
@@ -61,7 +62,7 @@ class Template:
         """The pattern of the whole text; it may end with blanks."""
         return f"^{self.body}\\s*$"
 
-    @property
+    @cached_property
     def probe(self) -> str:
         r"""A cheap pattern that every matching text has: its two longest fixed texts, in order.
 
@@ -71,7 +72,7 @@ class Template:
         ranked = sorted(range(len(self.literals)), key=lambda i: -len(self.literals[i]))
         return ".*".join(re.escape(self.literals[i]) for i in sorted(ranked[:2]))
 
-    @property
+    @cached_property
     def longest_literal(self) -> str:
         """The longest fixed text: a cheap check before the pattern."""
         return max(self.literals, key=len, default="")

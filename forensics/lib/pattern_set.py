@@ -59,8 +59,27 @@ class PatternSet:
         """
         joined = pc.binary_join_element_wise(texts.cast(pa.binary()), b"", b"\n")
         offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(texts) + 1]
+        text = np.frombuffer(joined.buffers()[2] or b"", np.uint8)[: offsets[-1]]
+        found = self.search(text, len(texts))
+        if found is None:
+            return None
+        numbers, ends = found
+        rows = np.searchsorted(offsets, ends, "left") - 1
+        pairs = [numbers * len(texts) + rows]
+        for pattern in self._others:
+            has = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
+            some = np.flatnonzero(has.to_numpy(zero_copy_only=False))
+            pairs.append(self.numbers[pattern] * len(texts) + some)
+        keys = np.unique(np.concatenate(pairs))
+        return keys // max(1, len(texts)), keys % max(1, len(texts))
+
+    def search(self, text: npt.NDArray[np.uint8], lines: int) -> tuple[Rows, Rows] | None:
+        """Return where patterns end in a text of so many lines: numbers and offsets.
+
+        Without those that `has_others` is about. None if there are too many to look at each.
+        """
         ids, ends = array("i"), array("I")
-        limit = len(texts) * _MATCHES_PER_TEXT + int(offsets[-1]) // _BYTES_PER_MATCH
+        limit = lines * _MATCHES_PER_TEXT + len(text) // _BYTES_PER_MATCH
         note_id, note_end = ids.append, ends.append
 
         def note(number: int, _start: int, end: int, _flags: int, _context: object) -> bool:
@@ -68,19 +87,17 @@ class PatternSet:
             note_end(end)
             return len(ids) > limit
 
-        if offsets[-1]:
+        if len(text):
             try:
-                self._database.scan(memoryview(joined.buffers()[2]), match_event_handler=note)
+                self._database.scan(text, match_event_handler=note)
             except hyperscan.ScanTerminated:
                 return None
-        rows = np.searchsorted(offsets, np.frombuffer(ends, np.uint32), "left") - 1
-        pairs = [np.frombuffer(ids, np.int32).astype(np.int64) * len(texts) + rows]
-        for pattern in self._others:
-            has = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
-            found = np.flatnonzero(has.to_numpy(zero_copy_only=False))
-            pairs.append(self.numbers[pattern] * len(texts) + found)
-        keys = np.unique(np.concatenate(pairs))
-        return keys // max(1, len(texts)), keys % max(1, len(texts))
+        return np.array(ids, np.int64), np.array(ends, np.int64)
+
+    @property
+    def has_others(self) -> bool:
+        """Return True if some patterns can only be asked of whole texts."""
+        return bool(self._others)
 
 
 def open_pattern_set(patterns: Sequence[str], compiled: bytes = b"") -> PatternSet | None:

@@ -73,11 +73,13 @@ def busiest_window(
     >>> busiest_window([1, 4, 5, 6, 9], int, 2)
     [4, 5, 6]
     """
-    best: Sequence[Item] = []
+    begin = end = reach = 0
     for index, first in enumerate(items):
-        window = [item for item in items[index:] if start(item) - start(first) <= width]
-        best = window if len(window) > len(best) else best
-    return best
+        while reach < len(items) and start(items[reach]) - start(first) <= width:
+            reach += 1
+        if reach - index > end - begin:
+            begin, end = index, reach
+    return items[begin:end]
 
 
 @dataclass

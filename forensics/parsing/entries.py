@@ -12,7 +12,7 @@ from forensics.ingest.record_splitter import Records
 from forensics.ingest.record_starts import Offsets, Signature
 from forensics.parsing.fast_path import can_split, sort_by_fit, split_lines
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import first_lines, later_lines
+from forensics.parsing.prefilter import PROBES, first_lines, later_lines, list_kinds
 from forensics.parsing.timestamps import NO_TIME
 
 # Records as they are in the log; `kind` is the number of the signature they begin with.
@@ -25,6 +25,8 @@ EXTRACTED = pa.schema(
         ("ts", pa.int64()),
         ("text", pa.binary()),
         ("more", pa.binary()),
+        # the numbers of the rules' cheap patterns that its first line has; null if not known
+        ("probes", PROBES),
     ]
 )
 ENTRIES = pa.schema(
@@ -41,6 +43,7 @@ ENTRIES = pa.schema(
         ("text", pa.binary()),
         # the lines of the record after its first one
         ("more", pa.binary()),
+        ("probes", PROBES),
     ]
 )
 # So much of a line is kept as evidence.
@@ -66,15 +69,17 @@ def read_times(
     """Read the times of some records, in microseconds of UTC as logged."""
     times = np.full(len(rows), NO_TIME, np.int64)
     kinds = records.kinds[rows]
-    for kind, layouts in enumerate(groups, 1):
-        some = np.flatnonzero(kinds == kind)
-        if len(some):
-            offsets = records.starts[rows[some]] + layouts[0].time_offset
-            times[some] = layouts[0].time.read(records.data, offsets)
+    for kind in list_kinds(kinds):
+        if kind:
+            some, layout = np.flatnonzero(kinds == kind), groups[kind - 1][0]
+            offsets = records.starts[rows[some]] + layout.time_offset
+            times[some] = layout.time.read(records.data, offsets)
     return times
 
 
-def extract_records(records: Records, rows: Offsets, groups: list[list[Layout]]) -> pa.RecordBatch:
+def extract_records(
+    records: Records, rows: Offsets, groups: list[list[Layout]], probes: pa.Array | None = None
+) -> pa.RecordBatch:
     """Copy some records, so that those of many blocks can be parsed at once."""
     moments = read_times(records, rows, groups)
     return pa.RecordBatch.from_arrays(
@@ -86,6 +91,7 @@ def extract_records(records: Records, rows: Offsets, groups: list[list[Layout]])
             pa.array(moments, mask=moments == NO_TIME),
             first_lines(records, rows),
             later_lines(records, rows),
+            pa.nulls(len(rows), PROBES) if probes is None else probes,
         ],
         schema=EXTRACTED,
     )
@@ -99,9 +105,9 @@ def parse_records(records: Records, rows: Offsets, groups: list[list[Layout]]) -
 def parse_extracted(extracted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
     """Parse extracted records as entries; leaves out those that no layout fits entirely."""
     parts = []
-    for kind, layouts in enumerate(groups, 1):
+    for kind in list_kinds(extracted["kind"].to_numpy()):
         left = extracted.filter(pc.equal(extracted["kind"], pa.scalar(kind, pa.uint8())))
-        for layout in sort_by_fit(left["text"], layouts) if len(left) else ():
+        for layout in sort_by_fit(left["text"], groups[kind - 1]):
             if not len(left):
                 break
             if can_split(layout):
@@ -172,5 +178,6 @@ def _build_entries(
         columns.get("client", nothing),
         pc.binary_slice(left["text"], 0, MAX_TEXT_BYTES),
         columns.get("more", left["more"]),
+        left["probes"],
     ]
     return [pa.RecordBatch.from_arrays(arrays, schema=ENTRIES)]

@@ -19,7 +19,7 @@ _BEFORE_TIME = re.compile(r"\{\w*:digit\}")
 _KEYS = {"id", "about", "log4j", "match", "time", "logger", "examples", "refuses"}
 # What lines of a layout that was found, or given as a pattern, are rewritten to; and objects whose
 # logger is no class.
-OF_FOUND_LAYOUTS = ("record", "record-utc")
+OF_FOUND_LAYOUTS = ("record", "record-utc", "record-above")
 _NAMES = {"time", "level", "logger", "message", "client"}
 
 

@@ -1,8 +1,9 @@
 """Selects the records that can match a rule, by cheap checks before the rules' regexes.
 
-If a layout ends a line with its logger, the last bytes of the line decide whether any rule has this
-logger (`LoggerFilter`). What is left is searched, many blocks at once, for one cheap pattern made
-of the rules of that very logger.
+A block is searched once for the cheap patterns of all rules, and what a record has counts if its
+logger has such a rule. Without such a search, the last bytes of a line decide first whether any
+rule has its logger (`LoggerFilter`), where a layout ends with it; what is left is searched, many
+blocks at once, for one cheap pattern made of the rules of that very logger.
 
 Applications log the errors of their Kafka clients by loggers of their own, which no rule knows. The
 error they quote, in the line or in the stack trace below, is Kafka's own text.
@@ -43,6 +44,9 @@ _DIGIT_LIKE = np.isin(np.arange(256), list(b"0123456789%L?"))
 _LONGEST_NUMBER = 6
 # Characters before the last part of a logger's name.
 _BEFORE = b".("
+
+# The numbers of the cheap patterns that a text has.
+PROBES = pa.list_(pa.uint16())
 
 Words = npt.NDArray[np.uint64]
 
@@ -124,11 +128,11 @@ def _hash(words: Words) -> Words:
 # The logger of rules for quoted errors, whoever logs them.
 ANY_LOGGER = "*"
 # The Java client's exceptions, kafka-python's, and librdkafka's errors as bindings print them.
-_QUOTED = (
+QUOTED_ERROR = (
     r"(?:org\.apache\.kafka\.(?:common\.errors|clients\.(?:consumer|producer))\.[A-Z]\w*"
     r"(?:Exception|Error)|kafka\.errors\.[A-Z]\w*|KafkaError\{code=)"
 )
-_FIRST = rf"(?P<quoted>{_QUOTED}[^\n]*)"
+_FIRST = rf"(?P<quoted>{QUOTED_ERROR}[^\n]*)"
 # Cheap to search for, and part of all of them.
 _PROBE = "afka"
 
@@ -148,7 +152,7 @@ def _quotes_error(texts: pa.Array) -> pa.Array:
     likely = pc.fill_null(pc.match_substring(texts, _PROBE), fill_value=False)
     if not pc.any(likely).as_py():
         return likely
-    found = pc.match_substring_regex(texts.filter(likely), _QUOTED)
+    found = pc.match_substring_regex(texts.filter(likely), QUOTED_ERROR)
     return pc.replace_with_mask(likely, likely, found)
 
 
@@ -212,6 +216,87 @@ class Prefilter:
         # the same as masks of the patterns of the set
         self._asked: list[npt.NDArray[np.bool_]] = []
 
+    def select(
+        self, records: Records, groups: list[list[Layout]]
+    ) -> tuple[Offsets, pa.Array | None]:
+        """Return the rows of the records that rules may take, and the patterns that each has.
+
+        Where not all patterns are searched for at once, it is their loggers that decide.
+        """
+        found = self._search(records)
+        if found is None:
+            return self.select_by_logger(records, groups), None
+        numbers, rows, quoted = found
+        chosen = np.full(len(records.starts), _NOTHING, _SMALL)
+        likely = np.flatnonzero(np.bincount(rows, minlength=len(chosen)))
+        heard = likely[self._is_heard(records, likely, groups)]
+        texts = first_lines(records, heard)
+        chosen[heard] = self._choose_patterns(texts, records.kinds[heard], groups)
+        wanted = chosen[rows] != _NOTHING
+        numbers, rows = numbers[wanted], rows[wanted]
+        wanted = self._asked_by(chosen[rows], numbers)
+        numbers, rows = numbers[wanted], rows[wanted]
+        if self._has_wildcards:
+            quoted = np.setdiff1d(quoted, rows)
+            quoted = quoted[self._may_quote(records, quoted, groups)]
+        return _gather_probes(rows, numbers, quoted)
+
+    def _search(self, records: Records) -> tuple[Offsets, Offsets, Offsets] | None:
+        """Return pairs of patterns and records that have them, and the records that quote errors.
+
+        None if that cannot be said of all patterns at once.
+        """
+        if self._at_once is None or self._at_once.has_others or not len(records.starts):
+            return None
+        begin, end = int(records.starts[0]), int(records.ends[-1])
+        found = self._at_once.search(records.data[begin:end], len(records.starts))
+        if found is None:
+            return None
+        numbers, ends = found
+        ends += begin
+        rows = np.searchsorted(records.starts, ends, "left") - 1
+        quotes = numbers == self._at_once.numbers[QUOTED_ERROR]
+        later = rows[quotes]
+        quoted = np.unique(later[ends[quotes] <= _later_ends(records, later)[1]])
+        inside = ~quotes & (ends <= records.heads[rows])
+        return numbers[inside], rows[inside], quoted
+
+    def _is_heard(
+        self, records: Records, rows: Offsets, groups: list[list[Layout]]
+    ) -> npt.NDArray[np.bool_]:
+        """Mark the records whose logger has a rule, as far as their last bytes tell."""
+        heard = np.zeros(len(rows), np.bool_)
+        kinds = records.kinds[rows]
+        for kind in list_kinds(kinds):
+            some, layouts = np.flatnonzero(kinds == kind), groups[kind - 1]
+            if all(layout.ends_with_logger for layout in layouts):
+                heard[some] = self._has_logger(records, rows[some], layouts)
+                if self._library_probe and layouts[0].id in OF_FOUND_LAYOUTS:
+                    # Written anew from another form: it may be a library's, whatever its logger.
+                    heard[some] = True
+            else:
+                heard[some] = not self._hears_none(layouts)
+        return heard
+
+    def _may_quote(
+        self, records: Records, rows: Offsets, groups: list[list[Layout]]
+    ) -> npt.NDArray[np.bool_]:
+        """Mark the records that may quote errors: those at WARN or worse, where that shows."""
+        may = self._is_heard(records, rows, groups)
+        kinds = records.kinds[rows]
+        for kind in list_kinds(kinds):
+            layouts, some = groups[kind - 1], np.flatnonzero(kinds == kind)
+            loud = _find_loud(records, rows[some], layouts)
+            last = all(layout.ends_with_logger for layout in layouts)
+            if loud is not None and (last or not self._hears_none(layouts)):
+                may[some] = False
+                may[some[loud]] = True
+        return may
+
+    def _hears_none(self, layouts: list[Layout]) -> bool:
+        """Return True if the layouts name loggers themselves, and no rule hears one of them."""
+        return all(one.logger and one.logger not in self._by_logger for one in layouts)
+
     def select_by_logger(self, records: Records, groups: list[list[Layout]]) -> Offsets:
         """Return the rows of the records whose logger has a rule."""
         parts = []
@@ -223,40 +308,42 @@ class Prefilter:
                     parts.append(self._find_quoting(records, rows, layouts))
                 if self._library_probe and layouts[0].id in OF_FOUND_LAYOUTS:
                     parts.append(self._find_library_lines(records, rows))
-            elif not all(one.logger and one.logger not in self._by_logger for one in layouts):
+            elif not self._hears_none(layouts):
                 parts.append(rows)
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def select_by_probe(
         self, extracted: pa.RecordBatch, groups: list[list[Layout]]
     ) -> pa.RecordBatch:
-        """Keep the records that match the cheap pattern of some rule of their logger."""
-        texts = extracted["text"]
-        chosen = self._choose_patterns(texts, extracted["kind"].to_numpy(), groups)
-        passed = self._find_at_once(texts, chosen)
-        if passed is None:
-            passed = self._find_one_by_one(texts, chosen)
+        """Keep the records that match the cheap pattern of some rule of their logger.
+
+        What was searched for at once was selected by that.
+        """
+        left = np.flatnonzero(extracted["probes"].is_null())
+        if not len(left):
+            return extracted
+        some = extracted.take(pa.array(left))
+        chosen = self._choose_patterns(some["text"], some["kind"].to_numpy(), groups)
+        passed = self._find_one_by_one(some["text"], chosen)
         if self._has_wildcards:
-            passed = np.append(passed, _find_loud_quotes(extracted, passed, groups))
-        return extracted.take(pa.array(np.sort(passed)))
+            passed = np.append(passed, _find_loud_quotes(some, passed, groups))
+        keep = extracted["probes"].is_valid().to_numpy(zero_copy_only=False).copy()
+        keep[left[passed]] = True
+        return extracted.filter(pa.array(keep))
 
     def search_at_once(self, patterns: PatternSet) -> None:
         """Search for all cheap patterns at once from now on."""
         self._at_once = patterns
 
-    def _find_at_once(self, texts: pa.Array, chosen: _Numbers) -> Offsets | None:
-        """Return the rows whose texts have a pattern of their loggers."""
-        found = self._at_once.find(texts) if self._at_once else None
-        if found is None or self._at_once is None:
-            return None
-        numbers, rows = found
+    def _asked_by(self, chosen: _Numbers, numbers: Offsets) -> npt.NDArray[np.bool_]:
+        """Mark where a pattern of the set is one of those that were chosen."""
+        assert self._at_once is not None
         for wanted in self._wanted[len(self._asked) :]:
             row = np.zeros(len(self._at_once.numbers), np.bool_)
             row[[self._at_once.numbers[one] for one in wanted]] = True
             self._asked.append(row)
-        heard = chosen[rows] != _NOTHING
-        numbers, rows = numbers[heard], rows[heard]
-        return np.unique(rows[np.array(self._asked)[chosen[rows], numbers]])
+        asked: npt.NDArray[np.bool_] = np.array(self._asked)[chosen, numbers]
+        return asked
 
     def _find_one_by_one(self, texts: pa.Array, chosen: _Numbers) -> Offsets:
         parts = [np.zeros(0, np.int64)]
@@ -276,14 +363,13 @@ class Prefilter:
     ) -> _Numbers:
         """Return for each record the number of the pattern to search for."""
         chosen = np.full(len(texts), _NOTHING, _SMALL)
-        for kind, layouts in enumerate(groups, 1):
-            rows = np.flatnonzero(kinds == kind)
-            if len(rows):
-                some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-                last = all(layout.ends_with_logger for layout in layouts)
-                chosen[rows] = (
-                    self._choose_by_tail(some) if last else self._choose_by_name(some, layouts)
-                )
+        for kind in list_kinds(kinds):
+            rows, layouts = np.flatnonzero(kinds == kind), groups[kind - 1]
+            some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+            last = all(layout.ends_with_logger for layout in layouts)
+            chosen[rows] = (
+                self._choose_by_tail(some) if last else self._choose_by_name(some, layouts)
+            )
         return chosen
 
     def _choose_by_tail(self, texts: pa.Array) -> _Numbers:
@@ -404,6 +490,12 @@ def _find_loud_quotes(
     return found
 
 
+def list_kinds(kinds: npt.NDArray[np.uint8]) -> list[int]:
+    """Return which kinds there are: a file has one or two of some thirty."""
+    found: list[int] = np.flatnonzero(np.bincount(kinds)).tolist()
+    return found
+
+
 def first_lines(records: Records, rows: Offsets) -> pa.Array:
     """Return the first lines of records."""
     return slice_texts(records.data, records.starts[rows], records.heads[rows])
@@ -411,10 +503,27 @@ def first_lines(records: Records, rows: Offsets) -> pa.Array:
 
 def later_lines(records: Records, rows: Offsets) -> pa.Array:
     """Return the lines after the first lines of records; empty if there is none."""
+    begins, ends = _later_ends(records, rows)
+    return slice_texts(records.data, np.minimum(begins, ends), ends)
+
+
+def _later_ends(records: Records, rows: Offsets) -> tuple[Offsets, Offsets]:
+    """Return where the lines after the first ones begin and end, as far as they are kept."""
     heads = records.heads[rows]
     begins = heads + 1 + (records.data[np.minimum(heads, len(records.data) - 1)] == _RETURN)
-    ends = np.minimum(records.ends[rows], begins + _MAX_LATER_BYTES)
-    return slice_texts(records.data, np.minimum(begins, ends), ends)
+    return begins, np.minimum(records.ends[rows], begins + _MAX_LATER_BYTES)
+
+
+def _gather_probes(rows: Offsets, numbers: Offsets, quoting: Offsets) -> tuple[Offsets, pa.Array]:
+    """Return each row once, with the numbers of all its patterns; those that quote have none."""
+    keys = np.unique(rows << 32 | numbers)
+    found, counts = np.unique(keys >> 32, return_counts=True)
+    chosen = np.concatenate([found, quoting])
+    order = np.argsort(chosen, kind="stable")
+    counts = np.concatenate([counts, np.zeros(len(quoting), np.int64)])[order]
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    values = pa.array((keys & 0xFFFFFFFF).astype(np.uint16))
+    return chosen[order], pa.ListArray.from_arrays(pa.array(bounds), values).cast(PROBES)
 
 
 def _pattern(wanted: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -197,20 +198,34 @@ def _site(folder: Path) -> Mapping[str, Any]:
     return {"class_name": "SiteBuilder", "site_index_builder": index, "store_backend": store}
 
 
-def _library() -> Any:
+def _library(hidden: str = "pyspark.ml") -> Any:
     # The library reads it when it is loaded, and again with each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    # The import takes seconds.
-    return importlib.import_module("great_expectations")
+    # The import takes seconds, and longer if it finds parts of Spark that no check needs.
+    with _hide_module(hidden):
+        return importlib.import_module("great_expectations")
 
 
-def preload_library() -> None:
+@contextmanager
+def _hide_module(name: str) -> Iterator[None]:
+    """Let whoever imports a module meanwhile find that it is not there."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.modules.pop(name, None)
+
+
+def preload_library(*, with_spark: bool = True) -> None:
     """Begin to load the library in a thread, while Spark starts."""
 
     def load() -> None:
         # The first use loads it again, and then reports why that fails.
         with suppress(Exception):
-            _library()
+            _library("pyspark.ml" if with_spark else "pyspark")
 
     Thread(target=load, name="expectations", daemon=True).start()
 

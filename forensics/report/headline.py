@@ -66,6 +66,16 @@ def headline(run: RunOutput) -> str:
     return "Cannot tell: no incident found, but the logs cover too little to rule one out"
 
 
+def describe_incident(run: RunOutput) -> str | None:
+    """Say when it was, what was lost and how sure that is; None without an incident to speak of."""
+    is_closed = bool((run.document.get("quality") or {}).get("closed"))
+    if is_closed or run.document.get("verdict") != "incident" or not run.incidents:
+        return None
+    span = incident_span(run)
+    when = f"{describe_span(run, span)}. " if span else ""
+    return f"{when}{loss_sentence(run)} Confidence: {run.incidents[0].confidence}."
+
+
 def verdict_sentence(run: RunOutput) -> str:
     """Say what happened, when, what was lost and how sure that is, for pages without a layout."""
     title = headline(run)
@@ -75,10 +85,8 @@ def verdict_sentence(run: RunOutput) -> str:
         rest = f" {number} of level medium or higher: do not act on them before that is settled."
         why = f"Cannot tell: the quality gate is closed, {closed[0]}."
         return why + (rest if run.incidents else "")
-    if run.document.get("verdict") == "incident" and run.incidents:
-        span = incident_span(run)
-        when = f" {describe_span(run, span)}." if span else ""
-        return f"{title}.{when} {loss_sentence(run)} Confidence: {run.incidents[0].confidence}."
+    if told := describe_incident(run):
+        return f"{title}. {told}"
     if run.document.get("verdict") == "clear":
         return f"{title}{_during(run)}; {describe_reading(run)}."
     if title.endswith("Kafka log"):

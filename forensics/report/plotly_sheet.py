@@ -406,7 +406,7 @@ def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
     trace = bar_trace(bars, fills, pattern, name=shown(state), showlegend=False)
     if state in theme.OVERLAYS:
         trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
-        trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], solidity=0.4)
+        trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], fgopacity=1, solidity=0.4)
     return trace
 
 

@@ -308,17 +308,25 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     parts = [f"{name} for {duration(most)}"]
     if rest:
         low, high = rest[-1][1], rest[0][1]
-        both = duration(high)
-        if high > low * ABOUT_SAME:
-            both = f"{duration(low)} to {duration(high)}"
         others = "the other" if len(rest) + 1 == hit else "at least"
-        parts.append(f"{others} {len(rest)} for {both}")
+        parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
         if most <= high * ABOUT_SAME:
-            parts = [f"for {duration(low)} to {duration(most)}" if most > low * ABOUT_SAME
-                     else f"for {duration(most)}"]  # fmt: skip
+            parts = [f"for {_lengths(low, most)}"]
     why = _leaders_away(incident_outages(run, span))
     colon = ": " if parts[0].startswith(name) else " "
     yield SummaryLine(f"{begin}{colon}{', '.join(parts)}{why}.", "partitions", "Partitions")
+
+
+def _lengths(low: int, high: int) -> str:
+    """Say how long things lasted that differ.
+
+    >>> _lengths(9000, 9000), _lengths(12_300, 12_800), _lengths(9000, 12_800)
+    ('9 s', 'up to 12.8 s', '9 s to 12.8 s')
+    """
+    shortest, longest = duration(low), duration(high)
+    if shortest == longest:
+        return longest
+    return f"{shortest} to {longest}" if high > low * ABOUT_SAME else f"up to {longest}"
 
 
 def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:

@@ -14,13 +14,12 @@ from forensics.lib.storage import display
 from forensics.lib.text_format import count, format_bytes, join_names, percent, rough_duration
 from forensics.report.coverage_advice import list_hidden_nodes
 from forensics.report.headline import (
+    describe_incident,
     describe_reading,
     headline,
     list_doubts,
-    loss_sentence,
     verdict_sentence,
 )
-from forensics.report.incident_span import describe_span, incident_span
 from forensics.run_output.reader import RunOutput
 
 COLLECT = 'see "Collect the logs", docs/collect-logs.md'
@@ -90,13 +89,10 @@ def describe_findings(result: Mapping[str, Any]) -> str:
 
 def _answer(run: RunOutput) -> str:
     title = headline(run)
-    span = incident_span(run)
     if (run.document.get("quality") or {}).get("closed"):
         return verdict_sentence(run)
-    if run.document.get("verdict") == "incident" and run.incidents:
-        when = f"{describe_span(run, span)}. " if span else ""
-        sure = f"Confidence: {run.incidents[0].confidence}."
-        return f"{title}\n{when}{loss_sentence(run)} {sure}"
+    if told := describe_incident(run):
+        return f"{title}\n{told}"
     doubts = list_doubts(run)
     why = f"\n{'; '.join(doubts)}" if doubts else ""
     return f"{title}; {describe_reading(run)}{why}"

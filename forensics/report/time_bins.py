@@ -182,7 +182,7 @@ class OpenSpanCounter:
 
     def add(self, starts: Ints, ends: Ints) -> None:
         """Add spans."""
-        starts, ends = np.maximum(starts, self._window[0]), np.minimum(ends, self._window[1])
+        starts, ends = (np.clip(moments, *self._window) for moments in (starts, ends))
         ones = np.ones(len(starts), np.int64)
         self._pending += [(starts, ones), (ends, -ones)]
         self._pending_spans += len(starts)
@@ -236,11 +236,13 @@ def read_min_isr(run: RunOutput) -> MinIsr:
 def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
     """Count partitions unavailable unplanned, under min.insync.replicas, and under-replicated.
 
-    What no line tells of is not among them: nothing is counted as none.
+    What no line tells of is not among them: nothing is counted as none. Neither are replicas that
+    are missing since the cluster was shut down at the end of the logs.
     """
     window = run.window
     if not window:
         return {}
+    in_service = (window[0], _shutdown_at_end(run) or window[1])
     times = ["started_at", "ended_at"]
     unavailable = run.chunks("outages", times, ~ds.field("planned"))
     debt = {"unavailable": _count_open(unavailable, window)}
@@ -249,10 +251,25 @@ def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
         if min_isr.largest:
             states = run.chunks("isr", [*times, "topic", "isr"])
             below = (_filter_below(part, min_isr) for part in states)
-            debt["under min.insync"] = _count_open(below, window)
+            debt["under min.insync"] = _count_open(below, in_service)
         states = run.chunks("isr", [*times, "isr", "replicas"])
-        debt["under-replicated"] = _count_open(map(_filter_under_replicated, states), window)
+        debt["under-replicated"] = _count_open(map(_filter_under_replicated, states), in_service)
     return debt
+
+
+def _shutdown_at_end(run: RunOutput) -> int | None:
+    """Return when brokers began to stop, if partitions were shut down and did not come back."""
+    is_last = ds.field("planned") & ds.field("ended_at").is_null()
+    outages = run.rows("outages", ["started_at"], is_last)
+    begins = [int(row["started_at"]) for row in outages if row["started_at"] is not None]
+    if not begins:
+        return None
+    is_stopping = (ds.field("role") == "broker") & (ds.field("state") == "stopping")
+    for row in run.rows("lanes", ["started_at", "ended_at"], is_stopping):
+        start, end = row["started_at"], row["ended_at"]
+        if start is not None and (end is None or end >= min(begins)):
+            begins.append(int(start))
+    return min(begins)
 
 
 def max_level(points: Sequence[tuple[int, int]], view: Window) -> int:

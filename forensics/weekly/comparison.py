@@ -238,7 +238,9 @@ def comparison_text(comparison: Comparison) -> Iterator[str]:
     for name, text in describe_windows(comparison):
         yield f"{name}  {visible(text)}"
     verdict = comparison.verdict
-    yield from ("", f"B is {verdict.word.upper()}: {verdict.why}", "")
+    is_open = verdict.word == "cannot compare"
+    said = "cannot be compared with A" if is_open else f"is {verdict.word.upper()}"
+    yield from ("", f"B {said}: {verdict.why}", "")
     yield from _align([TABLE_HEAD, *map(table_cells, count_pairs(comparison))])
     for broker in comparison.brokers:
         pairs = [pair for pair in count_pairs(comparison, broker) if any(pair.counts)]

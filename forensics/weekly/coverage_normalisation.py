@@ -20,8 +20,8 @@ from forensics.run_output.reader import Row, RunOutput
 SERVER_ROLES = ("broker", "controller")
 # Covered by less, nothing is called over or better: a working week lacks a day.
 MIN_COVERED_SHARE = 0.8
-# Covered by less, a count is not scaled up: one hour says little about a week.
-MIN_SCALABLE_SHARE = 0.1
+# Covered by less, a count is not scaled up: more of it would be guessed than was counted.
+MIN_SCALABLE_SHARE = 0.5
 # Counts are whole numbers: two that differ by less are the same.
 MIN_DIFFERENCE = 0.5
 # States in which a log lacks lines. A process that was down lacks none: that it was down is known.

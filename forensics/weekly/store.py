@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import __version__
+from forensics.engine.base import Notify
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
@@ -52,11 +53,15 @@ _LOG_ORDER = ("line", "offset", "kind", "topic", "partition")
 class Store:
     """One store, opened for one run; all changes are staged until `commit`."""
 
-    def __init__(
-        self, files: Transaction, rules: RulesDigest, notes: Notes, node_map: tuple[str, ...] = ()
-    ) -> None:
-        """Read what is in the store so far; `node_map` says which files are whose."""
-        self._node_map = node_map
+    def __init__(  # noqa: PLR0913, PLR0917
+        self, files: Transaction, rules: RulesDigest, notes: Notes,
+        node_map: tuple[str, ...] = (), cluster: str | None = None, notify: Notify = print,
+    ) -> None:  # fmt: skip
+        """Read what is in the store so far.
+
+        `node_map` says which files are whose, and `cluster` which cluster's logs count.
+        """
+        self._node_map, self._cluster, self._notify = node_map, cluster, notify
         self.files, self.rules, self._notes = files, rules, notes
         self.manifest = Manifest.load(files.find(CONTAINERS), files.find(LOGS))
         check_events(files)
@@ -144,7 +149,10 @@ class Store:
             for week, state in self._states.items()
             if state.get("events")
         }
-        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules, self._node_map)
+        builder = WeekBuilder(
+            self.files, self.manifest, events, self.rules, rules, self._node_map,
+            self._cluster, self._notify,
+        )  # fmt: skip
         for week in weeks:
             digest = builder.digest(week)
             state = self._states.setdefault(week, {})

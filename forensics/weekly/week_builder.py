@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from forensics import pipeline
 from forensics.detection.runner import DetectionResults
-from forensics.engine.base import Engine
+from forensics.engine.base import Engine, Notify
+from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
@@ -118,6 +119,8 @@ class WeekBuilder:
     rules: RulesDigest
     catalogue: RuleSet
     node_map: tuple[str, ...] = ()
+    cluster: str | None = None
+    notify: Notify = print
 
     def digest(self, week: Week) -> str:
         """Digest all that a week is made of."""
@@ -137,12 +140,14 @@ class WeekBuilder:
         }
         if self.node_map:
             content["node_map"] = self.node_map
+        if self.cluster:
+            content["cluster"] = self.cluster
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
         """Write the folder of a week, all but its page, and return its findings.json."""
         out = self.files.replace_folder(week_folder(week))
-        settings = Settings((), out)
+        settings = Settings((), out, cluster=self.cluster)
         lines = self._count_events(week)
         logs = self._choose_logs(week)
         for log, account in logs:
@@ -164,6 +169,7 @@ class WeekBuilder:
             else:
                 settings.tables.mkdir(parents=True, exist_ok=True)
                 whole.rename(events)
+            mixed = self._keep_one_cluster(week, engine, accounts, settings)
             pipeline.assign_kafka_versions(accounts, events)
             pipeline.count_shared_events(accounts, events)
             find_copies(accounts.values())
@@ -194,10 +200,26 @@ class WeekBuilder:
                 f"{name}: {', '.join(account.notes)}"
                 for name, account in sorted(accounts.items())
                 if account.broken
-            ],
+            ]
+            + mixed,
         }
         with watch.stage("report"):
             return self._write_report(week, out, document)
+
+    def _keep_one_cluster(
+        self, week: Week, engine: Engine, accounts: Mapping[str, FileAccount], settings: Settings
+    ) -> list[str]:
+        """Leave out other clusters; say if a week may not be trusted because it has several."""
+        events = settings.tables / "events"
+        try:
+            # The lines that name a cluster may be in other weeks.
+            if pipeline.keep_one_cluster(engine, accounts, events, settings, must_name=False):
+                merge_files(events, EVENTS, EVENT_ORDER)
+        except ForensicsError as error:
+            told = f"{week} is not to be trusted: {error}"
+            self.notify(f"warning: {told}")
+            return [told]
+        return []
 
     def _write_report(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
         whole = RunOutput(out, document)

@@ -88,7 +88,9 @@ def with_scan(folder: Path) -> int:
     """Scan in this process by all our rules, without Spark; keep nothing."""
     from forensics.events.scan import compile_patterns, load_scanner  # noqa: PLC0415
     from forensics.ingest.read_plan import plan_reading  # noqa: PLC0415
+    from forensics.lib.arrow_io import take_system_memory  # noqa: PLC0415
 
+    take_system_memory()
     scanner = load_scanner()
     splits = plan_reading([str(folder)]).splits
     scanner.reader.search_at_once(compile_patterns(splits))

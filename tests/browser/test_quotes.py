@@ -87,3 +87,13 @@ def test_a_line_that_was_cut_is_whole_when_it_is_opened_and_saved(tab: Tab, long
     assert held != whole
     assert json.loads(tab.run("unpacking.findings()")) == whole
     assert tab.complaints == []
+
+
+def test_evidence_of_what_happened_opens_in_a_row_of_full_width(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    tab.run("for (const one of document.querySelectorAll('.story .chip')) one.open = true")
+    shares = tab.run("""[...document.querySelectorAll(".story .chip pre")].map((one) =>
+      one.getBoundingClientRect().width / one.closest("table").getBoundingClientRect().width)""")
+
+    assert len(shares) > 3
+    assert min(shares) > 0.75

@@ -107,6 +107,8 @@ def test_all_of_it_is_on_paper(tab: Tab, drawn: dict[str, Path]) -> None:
     tab.open(drawn["week"])
     text = "".join(printed(tab, "A4"))
 
+    # Programs print as soon as a page has loaded, and nobody has scrolled through it.
+    assert text.count("W36W47") == 1
     for words in ("399.8 of 504 h", "flapping-broker: broker 2", "Sun 2026-11-22",
                   "broker-restart: broker 1", "accepted until 2026-12-31", "orders-2"):  # fmt: skip
         assert plain(words) in text

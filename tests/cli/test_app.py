@@ -28,6 +28,18 @@ def command(out: str) -> None:
     click.echo(f"out={out}")
 '''
 
+TALKS = '''\
+"""Say much, and write a file."""
+import click
+from pathlib import Path
+
+@click.command()
+def command() -> None:
+    for number in range(100_000):
+        click.echo(f"line {number}")
+    Path("written").write_text("whole")
+'''
+
 RAISES = '''\
 """Go wrong."""
 import click
@@ -141,6 +153,24 @@ def test_an_option_can_come_from_the_environment(
         main(["show-all"], jobs=jobs)
 
     assert (done.value.code, capsys.readouterr().out) == (0, "out=from-env\n")
+
+
+def test_who_reads_one_line_ends_no_command(tmp_path: Path) -> None:
+    """As `| head -1` does; the file that a command writes beside it is whole."""
+    (tmp_path / "talk.py").write_text(TALKS)
+    run = "import sys; from pathlib import Path; from forensics.cli.app import main; "
+    run += f"main(['talk'], Path({str(tmp_path)!r}))"
+    with subprocess.Popen(
+        [sys.executable, "-c", run], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as talk:
+        assert talk.stdout is not None
+        assert talk.stderr is not None
+        assert talk.stdout.readline() == b"line 0\n"
+        talk.stdout.close()
+        warned = talk.stderr.read()
+
+    assert (talk.returncode, warned) == (0, b"")
+    assert (tmp_path / "written").read_text() == "whole"
 
 
 def test_a_file_of_jobs_runs_by_itself(

@@ -94,7 +94,7 @@ def test_a_run_that_fails_leaves_no_half_of_itself(
     out = tmp_path / "out"
     (out / "tables" / "lanes").mkdir(parents=True)
 
-    def fail(*_: object) -> None:
+    def fail(**_: object) -> None:
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
 
     monkeypatch.setattr("forensics.pipeline.preload_library", fail)

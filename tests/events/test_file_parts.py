@@ -287,3 +287,22 @@ def test_lines_without_an_origin_beside_those_that_have_one_are_placed_by_what_t
     assert {part.node for part in parts} == {"broker-0", "broker-1", None}
     assert sum(part.counts["lines"] for part in parts) == 42
     assert {part.node: part.counts["records"] for part in parts}["broker-0"] == 20
+
+
+@pytest.mark.parametrize(("turns", "placed"), [(3, 3), (30, 0)])
+def test_where_writers_with_other_clocks_take_turns_a_line_must_name_its_node(
+    turns: int, placed: int, tmp_path: Path
+) -> None:
+    started = "[KafkaServer id={}] started (kafka.server.KafkaServer)"
+    lines = [f"30:00,000] INFO {started.format(1)}"]
+    for turn in range(turns):
+        # The clock of broker 2 is ahead, and nobody is named in what broker 1 writes.
+        lines.append(f"40:{turn:02d},000] INFO {started.format(2)}")
+        lines.append(f"30:{turn:02d},000] INFO {START}")
+    lines.append(f"40:59,000] INFO {started.format(2)}")
+    path = tmp_path / "all.log"
+    path.write_text("".join(f"[2026-11-18 11:{line}\n" for line in lines), encoding="utf-8")
+
+    starts = [row["node"] for row in scan(path).events if row["kind"] == "process_starting"]
+
+    assert starts.count("broker-2") == placed

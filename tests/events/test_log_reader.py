@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -57,11 +59,13 @@ def test_lines_of_all_rules_and_nearly_such_lines(readers: Readers) -> None:
     assert records is not None
     extracted = slow.extract(records)
     passed = slow.prefilter(extracted)
-    assert quick.prefilter(extracted).equals(passed)
+    at_once = quick.prefilter(quick.extract(records))
+    assert at_once.drop_columns("probes").equals(passed.drop_columns("probes"))
     entries = slow.parse(passed)
-    assert quick.parse(passed).equals(entries)
+    marked = quick.parse(at_once)
+    assert marked.drop_columns("probes").equals(entries.drop_columns("probes"))
     events = slow.match(entries)
-    assert quick.match(entries).equals(events)
+    assert quick.match(marked).equals(events)
     assert len(passed) < len(extracted)
     assert len(events) > len(load_rule_set().rules)
 
@@ -80,22 +84,50 @@ def test_the_quick_way_is_taken_where_it_is_asked_for(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    find = pattern_set.PatternSet.find
+    search = pattern_set.PatternSet.search
 
-    def note(self: pattern_set.PatternSet, texts: pa.Array) -> object:
+    def note(self: pattern_set.PatternSet, text: npt.NDArray[np.uint8], lines: int) -> object:
         asked.append(len(self.numbers))
-        return find(self, texts)
+        return search(self, text, lines)
 
-    monkeypatch.setattr(pattern_set.PatternSet, "find", note)
+    monkeypatch.setattr(pattern_set.PatternSet, "search", note)
     line = "[2026-11-18 11:38:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
-    for reader, expected in zip(readers, (0, 3), strict=True):
+    for reader, expected in zip(readers, (0, 2), strict=True):
         asked.clear()
         records = reader.split_records([line])
         assert records is not None
         assert len(reader.read_events(records)) == 1
-        # rules before and after parsing, secrets between
+        # those of rules, and those of secrets
         assert len(asked) == expected
     assert len(secrets.list_probes()) in asked
+
+
+def test_what_matches_everywhere_is_searched_one_by_one(readers: Readers) -> None:
+    stated = "[2026-11-18 11:38:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
+    noise = "[2026-11-18 11:38:00,000] INFO {} (kafka.server.KafkaServer)".format("starting " * 99)
+    slow, quick = readers
+    records = slow.split_records([stated, *[noise] * 99])
+    assert records is not None
+    assert quick.extract(records)["probes"].null_count == len(records.starts)
+    assert len(quick.read_events(records)) == 1
+    alone = quick.split_records([stated])
+    assert alone is not None
+    both = pa.concat_batches([quick.extract(alone), quick.extract(records)])
+    assert quick.match(quick.parse(quick.prefilter(both)))["line"].to_pylist() == [1, 1]
+
+
+def test_an_error_is_quoted_in_any_line_of_a_warning(readers: Readers) -> None:
+    error = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic orders not present"
+    lines = [
+        "[2026-11-18 11:38:00,000] WARN cannot send (com.acme.Orders)", "java.lang.Oops", error,
+        "[2026-11-18 11:38:01,000] INFO cannot send (com.acme.Orders)", error,
+        f"[2026-11-18 11:38:02,000] ERROR {error} (com.acme.Orders)",
+    ]  # fmt: skip
+    for reader in readers:
+        records = reader.split_records(lines)
+        assert records is not None
+        assert reader.prefiltered(records)["line"].to_pylist() == [1, 6]
+        assert reader.read_events(records)["line"].to_pylist() == [1, 6]
 
 
 def test_patterns_are_compiled_where_there_is_much_to_read(readers: Readers) -> None:

@@ -95,3 +95,42 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(whole: Scanned) -> No
         at = texts[event["file"]].find(text.split(b"\n")[0][:2000], event["offset"])
         assert (at == event["offset"]) != text.startswith(b"\t")
         assert lines[event["file"]][event["line"] - 1].startswith(text.split(b"\n")[0][:2000])
+
+
+MESSAGES = "".join(
+    f"note {at} at the end of a shift: [Partition t-{at} broker=1] Shrinking ISR from 1,2 to 1. \n"
+    for at in range(30)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (MESSAGES, "no known log layout"),
+        (
+            "".join(
+                f"[2026-11-18 11:38:{at:02},000] INFO {line} (notes)\n"
+                for at, line in enumerate(MESSAGES.splitlines())
+            ),
+            "no event was read, but it holds messages that rules know (30 ",
+        ),
+        (
+            f"<?xml version='1.0'?>\n<page>\n{MESSAGES}</page>\n",
+            "holds messages of Kafka (30 were seen), which are not read",
+        ),
+        ("<?xml version='1.0'?>\n<page>\n" + "a line of text\n" * 30 + "</page>\n", None),
+        ("[2026-11-18 11:38:00,000] INFO nothing happened (notes)\n" * 30, None),
+    ],
+    ids=["no layout", "not their layout", "a document", "a document without", "a log without"],
+)
+def test_messages_of_kafka_that_nobody_reads_are_said(
+    text: str, says: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "server.log").write_text(text)
+    for split_size in (64 << 20, 700):
+        found = scan(tmp_path, split_size=split_size)
+        (row,) = found.files[f"{tmp_path.name}/server.log"].to_rows()
+
+        assert [] == found.events
+        assert (says is None) == (row["damaged"] is None)
+        assert (says or "") in (row["damaged"] or "")

@@ -100,6 +100,46 @@ def test_a_missing_hour_is_none_if_another_log_of_the_broker_has_lines_in_it() -
     assert (change.by, one.gaps) == (HOUR, [(at(times[0]), at(f"{FORWARD} 02:00:10"), 11)])
 
 
+@pytest.mark.parametrize(
+    "why", ["an odd rest", "a start behind it", "another broker logs", "a gap by UTC"]
+)
+def test_an_hour_without_a_line_that_may_be_an_outage_is_said_to_be_either(why: str) -> None:
+    odd = why in {"an odd rest", "a gap by UTC"}
+    times = f"{FORWARD} 01:59:50", f"{FORWARD} {'03:03:10' if odd else '03:00:10'}"
+    one = log("a/server.log", *times)
+    others = []
+    if why == "a start behind it":
+        one.clocks = [(12, one.gaps[0][1] + SECOND, 1774746012000)]
+    elif why == "another broker logs":
+        others = [log("b/server.log", f"{FORWARD} 00:59:50", f"{FORWARD} 02:20:00", ["2"])]
+    elif why == "a gap by UTC":
+        others = [_collections(f"{FORWARD} 00:59:00", f"{FORWARD} 02:03:00")]
+    before = one.first, one.last, list(one.gaps)
+
+    (change,) = settle_zone_changes([one, *others])
+
+    assert (one.first, one.last, one.gaps) == before
+    assert str(change).startswith("cannot tell whether clocks went forward by 60 min at 2026-03-29")
+    assert one.notes == [str(change)]
+
+
+def _collections(*times: str) -> FileAccount:
+    """A log of garbage collections, by times with their offset, with a gap between two of them."""
+    gc = FileAccount("a/gc.log", first=at("2026-03-28 00:00:00"), last=at(f"{FORWARD} 09:00:00"))
+    gc.zoned, gc.layouts["gc"] = 900, 900
+    gc.gaps = [(at(times[0]), at(times[1]), 400)] if times else []
+    return gc
+
+
+def test_collections_that_go_on_by_utc_prove_that_the_zone_changed() -> None:
+    one = log("a/server.log", f"{FORWARD} 01:59:50", f"{FORWARD} 03:03:10")
+
+    (change,) = settle_zone_changes([one, _collections()])
+
+    assert (change.is_proved, change.by, one.notes) == (True, HOUR, [])
+    assert one.gaps == [(at(f"{FORWARD} 01:59:50"), at(f"{FORWARD} 02:03:10"), 11)]
+
+
 @pytest.mark.parametrize("times", [("00:30:00", "01:30:30"), ("02:00:05", "03:00:05")])
 def test_an_hour_of_silence_at_another_time_of_that_day_stays_one(times: tuple[str, str]) -> None:
     one = log("a/server.log", *(f"{FORWARD} {time}" for time in times))

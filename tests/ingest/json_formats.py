@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from xml.sax.saxutils import escape
 
 __all__ = ["DOCUMENTS", "LINES", "PARTS", "Record", "read_records"]
 
@@ -264,6 +265,16 @@ LINES: Mapping[str, Write] = {
     "a byte order mark": lambda records: "\ufeff" + LINES["filebeat"](records),
     "a sequence": lambda records: "".join(
         "\x1e" + line + "\n" for line in LINES["filebeat"](records).splitlines()
+    ),
+    "a message twice": each_record(
+        lambda one: {
+            "_source": {
+                "@timestamp": one.iso,
+                "host": {"name": "b1"},
+                "loglevel": one.level,
+                "message": [one.text, one.message],
+            }
+        }
     ),
     "two collectors": lambda records: (
         LINES["fluent bit"](records[:60]) + LINES["filebeat"](records[60:])
@@ -634,7 +645,102 @@ def jackson(node: Mapping[str, Any]) -> str:
 
 
 # Documents that hold many records in one line, or each over several lines.
+def each_of(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
+    return ((one, line) for one in records for line in one.text.split("\n"))
+
+
+def in_lines(make: Callable[[Record, str], str]) -> Write:
+    """Write a text for each line of the plain log."""
+    return lambda records: "".join(
+        make(one, line) for one in records for line in one.text.split("\n")
+    )
+
+
+def rubydebug(one: Record, line: str) -> str:
+    return (
+        f'{{\n       "message" => {json.dumps(line).replace("#{", chr(92) + "#{")},\n'
+        f'    "@timestamp" => {one.iso},\n          "host" => {{\n        "name" => "broker-1"\n'
+        '    },\n          "tags" => [\n        [0] "a",\n        [1] nil\n    ]\n}\n'
+    )
+
+
+def yaml_text(line: str) -> str:
+    """Write a line in quotes, folded at its first blank in the middle."""
+    quoted = line.replace("'", "''")
+    at = quoted.find(" ", len(quoted) // 2)
+    folds = at > 0 and "  " not in quoted[at - 1 : at + 2] and quoted[at + 1 :].strip()
+    return f"'{quoted[:at]}\n  {quoted[at + 1 :]}'" if folds else f"'{quoted}'"
+
+
+def yaml_entry(one: Record, line: str) -> str:
+    return (
+        "---\ninsertId: a1\nlabels: {k8s-pod/app: kafka}\nresource:\n  labels:\n"
+        "    pod_name: kafka-0\n  type: k8s_container\nseverity: INFO\n"
+        f"textPayload: {json.dumps(line) if chr(9) in line else yaml_text(line)}\n"
+        f"timestamp: '{one.iso}'\n"
+    )
+
+
+def yaml_item(one: Record, line: str) -> str:
+    return f"  - eventId: '1'\n    message: {json.dumps(line)}\n    timestamp: {one.millis}\n"
+
+
+def xml_result(one: Record) -> str:
+    return (
+        f"\t<result offset='0'>\n\t\t<field k='_raw'><v xml:space='preserve'>{escape(one.text)}</v>"
+        f"</field>\n\t\t<field k='_time'><value><text>{one.iso}</text></value></field>\n"
+        "\t\t<field k='host'>\n\t\t\t<value><text>broker-1</text></value>\n\t\t</field>\n"
+        "\t</result>\n"
+    )
+
+
+def xml_event(one: Record) -> str:
+    return (
+        f'<log4j:event logger="{one.logger}" timestamp="{one.millis}" level="{one.level}"'
+        f' thread="main">\r\n<log4j:message><![CDATA[{one.message}]]></log4j:message>\r\n'
+        '<log4j:properties><log4j:data name="application" value="a"/></log4j:properties>\r\n'
+        "</log4j:event>\r\n\r\n"
+    )
+
+
+def ecs_in_lines(one: Record) -> str:
+    """Write what stands below a message, or else some tag, as a list of a line each."""
+    first, *below = one.message.split("\n")
+    node = compact({**ecs(one), "message": first})
+    name, values = ("error.stack_trace", below) if below else ("tags", ["a"])
+    some = ",\n\t".join(map(compact, values))
+    return f'{node[:-1]},"{name}":[\n\t{some}]}}\n' if below or not len(first) % 5 else f"{node}\n"
+
+
+# What is printed for people, and is not JSON.
+PRINTED: Mapping[str, Write] = {
+    "rubydebug": in_lines(rubydebug),
+    "gcloud yaml": in_lines(yaml_entry),
+    "aws yaml": lambda records: (
+        "events:\n" + in_lines(yaml_item)(records) + "nextForwardToken: f/1\n"
+    ),
+    "splunk xml": lambda records: (
+        "<?xml version='1.0' encoding='UTF-8'?>\n<results preview='0'>\n<meta>\n<fieldOrder>\n"
+        "<field>_raw</field>\n</fieldOrder>\n</meta>\n"
+        + "".join(map(xml_result, records))
+        + "</results>\n"
+    ),
+    "objects with names of one's own": lambda records: pretty(
+        [{"wann": one.iso, "wer": "kafka-0", "roh": line} for one, line in each_of(records)]
+    ),
+    "log4j xml": lambda records: "".join(map(xml_event, records)),
+    "test report": lambda records: (
+        '<?xml version="1.0"?>\n<testsuite name="a" timestamp="2026-11-18T11:00:00">\n'
+        '  <testcase name="b()" classname="a" time="1.0"/>\n'
+        "  <!-- a & b < c -->\n  <system-out><![CDATA["
+        + "".join(f"{one.text}\n" for one in records).replace("]]>", "]]]]><![CDATA[>")
+        + "]]></system-out>\n  <system-err/>\n</testsuite>\n"
+    ),
+}
+
 DOCUMENTS: Mapping[str, Write] = {
+    **PRINTED,
+    "ecs with stacks in lines": lambda records: "".join(map(ecs_in_lines, records)),
     "search response": lambda records: compact(hits(records)),
     "search response, newest first": lambda records: compact(hits([*reversed(records)])),
     "search response, indented": lambda records: pretty(hits(records)),

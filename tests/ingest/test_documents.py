@@ -254,3 +254,29 @@ def test_hostile_documents_are_counted_in_bounded_time(text: bytes, tmp_path: Pa
     (file,) = read(tmp_path, text).files.values()
 
     assert text.count(b"\n") + (not text.endswith(b"\n")) == file.counts["lines"]
+
+
+def test_a_dump_of_a_cluster_gives_the_logs_of_its_pods(tmp_path: Path) -> None:
+    whole = "".join(f"{one.text}\n" for one in RECORDS)
+    part = "".join(f"{one.text}\n" for one in RECORDS if "id=" not in one.text)
+    logs = {"kafka-0": whole, "kafka-1": part}
+    nodes = '{\n    "kind": "NodeList",\n    "apiVersion": "v1",\n    "items": []\n}\n'
+    text = nodes * 2 + "".join(
+        f"==== START logs for container kafka of pod ns/{name} ====\n{log}"
+        f"==== END logs for container kafka of pod ns/{name} ====\n"
+        for name, log in logs.items()
+    )
+    plain = read(tmp_path, logs["kafka-0"] + logs["kafka-1"])
+    (file,) = (found := read(tmp_path, text)).files.values()
+
+    assert told(plain) == told(found)
+    assert len(told(found)) > 50
+    assert {"kafka-0/kafka", "kafka-1/kafka"} == file.origins.keys()
+    assert file.counts["lines"] == sum(file.counts[kind] for kind in KINDS_OF_LINES)
+
+
+def test_events_of_a_server_are_no_yaml() -> None:
+    line = json.dumps({"message": RECORDS[0].text, "pod": "a"})
+
+    assert find_document(f"data: {line}\n\n".encode() * 40, shipped_wrappers()) is None
+    assert find_document(f"id: 1\ndata: {line}\n\n".encode() * 40, shipped_wrappers()) is None

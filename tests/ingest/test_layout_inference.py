@@ -27,6 +27,7 @@ ROUNDED = {
     "day first",
     "two-digit year",
     "unix date",
+    "java.util.logging",
 }
 
 
@@ -281,3 +282,12 @@ def test_of_a_few_lines_the_time_of_a_collector_is_no_record(front: str, count: 
     expected = facts(read("".join(lines)))
 
     assert facts(read("".join(front + line for line in lines))) == expected != []
+
+
+@pytest.mark.parametrize("name", ["java.util.logging", "message in the line below"])
+def test_where_heads_stand_above_their_messages_splits_change_nothing(name: str) -> None:
+    text = written(RECORDS, LAYOUTS[name])
+    whole, split = read(text), read(text, split_size=3_001)
+
+    assert whole.facts() == split.facts()
+    assert whole.accounts() == split.accounts()

@@ -13,6 +13,7 @@ __all__ = ["LAYOUTS", "PREFIXES", "Record", "quoted", "records_of", "sent", "wri
 _HEAD = re.compile(r"^\[(?P<time>[^,\]]+),(?P<millis>\d{3})\] (?P<level>[A-Z]+) (?P<text>.*)$")
 _TAIL = re.compile(r"^(?P<message>.*?) ?\((?P<logger>[\w.$-]+)\)$")
 _THREADS = ("main", "kafka-request-handler-3", "ReplicaFetcherThread-0-2", "producer | app")
+_OF_JAVA = {"WARN": "WARNING", "ERROR": "SEVERE", "FATAL": "SEVERE", "DEBUG": "FINE"}
 _LETTER = {"INFO": "I", "WARN": "W", "ERROR": "E", "DEBUG": "D", "TRACE": "T", "FATAL": "F"}
 
 
@@ -145,6 +146,33 @@ LAYOUTS: dict[str, Write] = {
     "thread at the end": lambda r: r.tail(f"{_iso(r)} {r.level} ", f" [{r.thread}]"),
     "Confluent for Kubernetes": lambda r: r.lead(
         f"[{r.level}] {_iso(r)} [{r.thread}] {r.logger} log - "
+    ),
+    "java.util.logging": lambda r: [
+        f"{r.written('%b %d, %Y %I:%M:%S %p')} {r.logger} log",
+        f"{_OF_JAVA.get(r.level, r.level)}: {r.message[0]}",
+        *r.message[1:],
+        *r.more,
+    ],
+    "message in the line below": lambda r: [
+        f"{_iso(r)} - [{r.level}] - from {r.logger} in {r.thread} ",
+        *r.message,
+        *r.more,
+        "",
+    ],
+    "bars around the date": lambda r: r.lead(
+        f"{r.written('%Y-%m-%d | %H:%M:%S')}.{r.millis} | {r.level:<5} | {r.thread:<20} |"
+        f" {r.logger} | "
+    ),
+    "class behind a thread with bars": lambda r: r.lead(
+        f"{_iso(r)} | {r.level:<5} | {r.thread:<20} | {r.logger.rpartition('.')[2]:<40} | "
+        f"87 - org.apache.servicemix.bundles.kafka-clients - 3.7.0.1 | "
+    ),
+    "a rare thread": lambda r: r.lead(
+        f"{_iso(r)} {r.level:<5} {'Endpoint#0-0-C-1' if r.number % 30 == 7 else 'main-7'}"
+        f" {r.logger} "
+    ),
+    "brackets in a row": lambda r: r.lead(
+        f"[{r.written('%Y-%m-%dT%H:%M:%S')},{r.millis}][{r.level:<5}][{r.logger}][main][3c4be5d6] "
     ),
     "bars": lambda r: r.lead(f"{_iso(r)} | {r.level:<5} | {r.thread:<20} | {r.logger:<40} | "),
     "short logger, thread behind it": lambda r: r.lead(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from forensics.lib.intervals import (
     Interval,
+    IntervalIndex,
     IntervalSet,
     clip,
-    contains,
     gaps,
     intersect,
     merge,
@@ -53,8 +53,7 @@ def test_operations_are_those_of_sets(
 
 
 @given(intervals, moments)
-def test_contains_is_half_open(some: list[Interval], moment: int) -> None:
-    assert contains(some, moment) == (moment in moments_of(some))
+def test_a_set_of_intervals_is_half_open(some: list[Interval], moment: int) -> None:
     assert (moment in IntervalSet(some)) == (moment in moments_of(some))
 
 
@@ -77,3 +76,15 @@ def test_intersection_of_disjoint_intervals_is_that_of_log_coverage(
     left, right = merge(some), merge(others)
     found = [(max(start, other[0]), min(end, other[1])) for start, end in left for other in right]
     assert intersect(left, right) == [(start, end) for start, end in found if start < end]
+
+
+@given(st.lists(st.tuples(moments, moments).map(sorted), max_size=8), windows.map(sorted))
+def test_an_index_finds_what_meets_a_time_in_the_order_given(
+    spans: list[list[int]], around: list[int]
+) -> None:
+    begin, end = around
+    index = IntervalIndex(enumerate(spans), lambda one: (one[1][0], one[1][1]))
+
+    found = index.around(begin, end)
+
+    assert found == [one for one in enumerate(spans) if one[1][0] <= end and one[1][1] >= begin]

@@ -6,7 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.lib.sessionize import Session, SessionCounter, session_ids, sessions, windows
+from forensics.lib.sessionize import (
+    Session,
+    SessionCounter,
+    busiest_window,
+    session_ids,
+    sessions,
+    windows,
+)
 
 moments = st.lists(st.integers(-50, 50), max_size=20)
 gaps = st.integers(0, 9)
@@ -81,3 +88,11 @@ def test_ids_of_columns_are_those_in_memory(some: list[tuple[int, int]], gap: in
         for group in sessions(sorted(at for one, at in some if one == key), int, gap)
     ]
     assert [found[number] for number in sorted(found)] == expected
+
+
+@given(moments, gaps)
+def test_the_busiest_window_is_the_first_of_the_longest(some: list[int], width: int) -> None:
+    ordered = sorted(some)
+    all_windows = [[b for b in ordered[n:] if b - a <= width] for n, a in enumerate(ordered)]
+
+    assert busiest_window(ordered, int, width) == max(all_windows, key=len, default=[])

@@ -15,7 +15,7 @@ from forensics.report import time_bins
 from forensics.report.partition_groups import heatmap_edges
 from forensics.report.time_bins import OpenSpanCounter, bin_edges, count_open_spans, merge_bins
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import save
+from tests.report.sample_runs import at, lanes, save
 
 lengths = st.integers(1, 40 * 86_400_000)
 
@@ -106,6 +106,29 @@ def test_what_began_nobody_knows_when_is_not_counted(unclean: Path) -> None:
 
     offline = time_bins.count_degraded_partitions(load_run(unclean))["unavailable"]
     assert {level for _, level in offline} == {0}
+
+
+def test_the_shutdown_at_the_end_of_the_logs_is_no_debt(unclean: Path) -> None:
+    """Replicas are missing as the brokers stop; nobody wanted to write any more."""
+    end = 100_000
+    state = {"topic": "orders-v2", "partition": 0, "replicas": [1, 2, 3], "how": "observed"}
+    spans: tuple[tuple[list[int], int, int | None], ...] = (
+        ([1, 2, 3], 0, end), ([1], end, end + 500), ([], end + 500, None),
+    )  # fmt: skip
+    save(unclean, "isr", [
+        state | {"isr": isr, "started_at": at(start), "ended_at": at(till)}
+        for isr, start, till in spans
+    ])  # fmt: skip
+    stop = {"node": "broker-1", "role": "broker", "broker": 1, "state": "stopping"}
+    stop |= {"started_at": at(end), "ended_at": at(end + 900)}
+    save(unclean, "lanes", [*lanes(), stop])
+    gone = {"topic": "orders-v2", "partition": 0, "why": "no leader", "leader": None}
+    gone |= {"started_at": at(end + 500), "ended_at": None, "planned": True}
+    for planned, most in ((True, 0), (False, 1)):
+        save(unclean, "outages", [gone | {"planned": planned}])
+        debt = time_bins.count_degraded_partitions(load_run(unclean))["under-replicated"]
+        assert max(level for _, level in debt) == most
+        assert min(level for _, level in debt) == 0
 
 
 def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:

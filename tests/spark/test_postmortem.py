@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from forensics import schemas
-from forensics.settings import SEVERITIES
+from forensics import pipeline, schemas
+from forensics.settings import SEVERITIES, Settings
 from tests.spark.conftest import SAMPLES, Postmortem, Run
 from tests.spark.truth import claimed_isr, claimed_leaders, claimed_losses, table
 from tests.spark.unpacked import contents, quoted, shuffled_tar
@@ -161,6 +161,14 @@ def test_a_shuffled_tar_on_one_core_gives_the_same_bytes(
     )
 
     assert plain.findings == re.sub(rb'"file": "x.tgz!', b'"file": "logs/', packed.findings)
+
+
+def test_one_process_without_spark_gives_the_same_bytes(recorded: Recorded, tmp_path: Path) -> None:
+    plain = recorded("430-unclean")
+    settings = Settings((str(plain.archive),), tmp_path, engine="local")
+    pipeline.postmortem(settings, lambda _: None)
+
+    assert plain.findings == (tmp_path / "findings.json").read_bytes()
 
 
 def test_a_file_that_is_there_twice_counts_once_and_leaves_nothing_for_the_next_run(

@@ -172,7 +172,7 @@ def test_the_command_writes_text_json_and_a_page(store: Path, tmp_path: Path) ->
     machine = CliRunner().invoke(command, [*words, "--json", "--html", str(page)])
 
     assert (plain.exit_code, machine.exit_code) == (0, 0), plain.output + machine.output
-    assert "B is CANNOT COMPARE" in plain.stdout
+    assert "\nB cannot be compared with A: " in plain.stdout
     document = json.loads(machine.stdout)
     expected = comparison_json(
         compare(load_window("2026-W46", store), load_window("2026-W47", store))

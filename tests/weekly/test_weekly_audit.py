@@ -337,3 +337,25 @@ def test_a_wrong_date_makes_no_week(wrong: str, archives: Archives, tmp_path: Pa
     before = read_store(audits.store)
     assert WEEKS[3:] == audits.run()["built"]
     assert before == read_store(audits.store)
+
+
+def test_of_two_clusters_one_is_audited_alone_and_a_mixed_week_is_said_not_to_be_trusted(
+    tmp_path: Path,
+) -> None:
+    ids = {"east": "mfUi4bhOTUC5rJ6cQyI-Pg", "west": "DXABGna8RH6ECjDquWdcHA"}
+    for name, cluster in ids.items():
+        path = tmp_path / "logs" / name / "broker-1" / "server.log"
+        path.parent.mkdir(parents=True)
+        path.write_text(
+            f"[2026-11-18 11:30:00,000] INFO Cluster ID = {cluster} (kafka.server.KafkaServer)\n"
+            "[2026-11-18 11:30:01,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+        )
+    mixed, alone = Audits(tmp_path / "mixed"), Audits(tmp_path / "alone")
+    both = mixed.run(tmp_path / "logs", strict=True)
+    alone.run(tmp_path / "logs", cluster=ids["west"])
+
+    assert both["exit_code"] == 4
+    assert any("2026-W47 is not to be trusted: These are logs of 2" in told for told in mixed.said)
+    events = pq.read_table(alone.store / "weeks/2026-W47/tables/events")
+    assert {file.split("/")[-3] for file in events["file"].to_pylist()} == {"west"}
+    assert not any("trusted" in told for told in alone.said)

@@ -17,6 +17,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -54,11 +55,20 @@ def _is_away(context: DetectionContext, broker: int, begin: int, end: int) -> bo
     """Return True if a broker was away, or was just coming back, within a time."""
     near = context.limits[NAME]["near"] * SECOND
     return any(
-        absence.broker == broker
-        and absence.begin - near <= end
-        and (absence.end is None or begin <= absence.end + near)
-        for absence in context.absences
+        absence.begin - near <= end and (absence.end is None or begin <= absence.end + near)
+        for absence in context.absences_around(broker, begin - near, end + near)
     )
+
+
+def _unseen(context: DetectionContext, broker: int, begin: int, end: int) -> int:
+    """Return how long the holes are that a broker's logs have within a time."""
+    nodes = [broker_node(broker)]
+    holes = {
+        (gap["started_at"], gap["ended_at"])
+        for gap in context.visibility.gaps(begin, end, nodes)
+        if gap["log"] in {None, "server"} and gap["started_at"] and gap["ended_at"]
+    }
+    return max((stop - max(start, begin) for start, stop in holes), default=0)
 
 
 def _find_stopped(context: DetectionContext) -> list[Row]:
@@ -73,7 +83,10 @@ def _find_stopped(context: DetectionContext) -> list[Row]:
         if (before is None and len(last) < _MAX_FAILED) or (before and before["at"] < row["at"]):
             last[copy] = row
     lasting = context.limits[NAME]["lasting"] * SECOND
-    until = {copy: row["at"] + lasting for copy, row in last.items()}
+    until = {
+        copy: row["at"] + lasting + _unseen(context, copy[1], row["at"], row["at"] + lasting)
+        for copy, row in last.items()
+    }
     chosen = {
         copy: row
         for copy, row in last.items()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
@@ -15,31 +17,52 @@ from forensics.detection.context import (
 )
 from forensics.detection.shared.min_isr import REFUSALS
 from forensics.detection.shared.rolling_restarts import RollingStop, find_rolling_restarts
+from forensics.lib.intervals import IntervalIndex
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "rolling-restart"
-_SHOWN = 5
+_SHOWN, _MOST = 5, 1000
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each roll."""
-    for roll in find_rolling_restarts(context):
+    rolls = [
+        Roll(stops, frozenset(name for stop in stops for name in stop.late))
+        for stops in find_rolling_restarts(context)
+    ]
+    _find_harm(context, [roll for roll in rolls if roll.late])
+    context.look_up(line for roll in rolls for line in roll.cited)
+    for roll in rolls:
         yield _finding(context, roll)
 
 
-def _finding(context: DetectionContext, roll: Sequence[RollingStop]) -> Finding:
+@dataclass
+class Roll:
+    """The stops of a roll, and what came of those that were too early."""
+
+    stops: Sequence[RollingStop]
+    # the partitions that lacked replicas
+    late: frozenset[str]
+    # how long some of these had no leader, and the writes to them that were refused
+    leaderless: Counter[str] = field(default_factory=Counter)
+    refused: list[Row] = field(default_factory=list)
+
+    @property
+    def cited(self) -> Iterator[Row]:
+        """Return what shows the ISRs that a stop met."""
+        return (line for stop in self.stops for line in (*stop.evidence, *stop.whole))
+
+
+def _finding(context: DetectionContext, found: Roll) -> Finding:
     limits = context.limits[NAME]
+    roll, late, leaderless = found.stops, found.late, found.leaderless
+    refused = sorted(found.refused, key=_by_place)
     hasty = [stop for stop in roll if stop.late]
     untold = [stop for stop in roll[1:] if not stop.known]
-    late = {name for stop in hasty for name in stop.late}
-    leaderless = _find_leaderless(context, roll, late) if late else {}
-    refused = _find_refused(context, roll, late) if late else []
     harm = _describe_harm(leaderless, refused)
     brokers = [stop.absence.broker for stop in roll]
-    shown = [row for stop in roll for row in [*[*stop.late.values()][:_SHOWN], stop.whole] if row]
-    cited = [row["evidence"][0] for row in shown if row["evidence"]]
     lines = [line for stop in roll for line in _stop_lines(stop)]
     names = ", ".join(map(str, brokers))
     return context.finding(
@@ -50,7 +73,7 @@ def _finding(context: DetectionContext, roll: Sequence[RollingStop]) -> Finding:
         else f"Rolling restart: brokers {names}; {_UNTOLD if untold else _PATIENT}",
         roll[0].absence.begin,
         max(stop.absence.end or stop.absence.begin for stop in roll),
-        [*lines, *refused[:_SHOWN], *context.read_lines(cited)],
+        [*lines, *refused[:_SHOWN], *context.read_lines(found.cited)],
         brokers=brokers,
         partitions=sorted(late),
         measures={
@@ -77,7 +100,7 @@ def _describe_stop(roll: Sequence[RollingStop], stop: RollingStop) -> str:
     """Say how soon a broker was stopped after the one before it, and what was not in sync."""
     before = roll[roll.index(stop) - 1].absence
     apart = (stop.absence.begin - (before.end or before.begin)) / SECOND
-    broker, count = stop.absence.broker, quantity(len(stop.late), "partition")
+    broker, count = stop.absence.broker, quantity(len({*stop.late}), "partition")
     when = (
         f"{apart:.1f} s after broker {before.broker} came back"
         if apart >= 0
@@ -86,7 +109,7 @@ def _describe_stop(roll: Sequence[RollingStop], stop: RollingStop) -> str:
     return f"broker {broker} was stopped {when}, before {count} had all replicas in sync again"
 
 
-def _describe_harm(leaderless: dict[str, int], refused: Sequence[Row]) -> str:
+def _describe_harm(leaderless: Mapping[str, int], refused: Sequence[Row]) -> str:
     said = []
     if leaderless:
         count, longest = quantity(len(leaderless), "partition"), max(leaderless.values()) / SECOND
@@ -100,32 +123,36 @@ def _seconds(rows: Sequence[Row]) -> float:
     return round((rows[-1]["at"] - rows[0]["at"]) / SECOND, 1) if rows else 0.0
 
 
-def _find_leaderless(
-    context: DetectionContext, roll: Sequence[RollingStop], late: set[str]
-) -> dict[str, int]:
-    """Find how long the partitions that lacked replicas had no leader during the roll."""
-    begin, end = _span(context, roll)
-    found: dict[str, int] = {}
-    where = in_topics(name.rpartition("-")[0] for name in late)
-    for row in context.each("outages", where):
+def _find_harm(context: DetectionContext, rolls: Sequence[Roll]) -> None:
+    """Find how long partitions that lacked replicas had no leader, and which writes were refused.
+
+    One pass over each table serves all rolls.
+    """
+    if not rolls:
+        return
+    during = IntervalIndex(rolls, lambda roll: _span(context, roll.stops))
+    topics = in_topics(name.rpartition("-")[0] for roll in rolls for name in roll.late)
+    blink = context.limits[NAME]["blink"] * SECOND
+    for row in context.each("outages", topics):
         length = (row["ended_at"] or context.logs_end) - row["started_at"]
-        is_long = length > context.limits[NAME]["blink"] * SECOND
-        if is_long and partition_name(row) in late and begin <= row["started_at"] <= end:
-            name = partition_name(row)
-            found[name] = found.get(name, 0) + length
-    return found
+        name, start = partition_name(row), row["started_at"]
+        for roll in during.around(start, start) if length > blink else ():
+            if name in roll.late:
+                roll.leaderless[name] += length
+    where = topics & pc.field("error").isin(list(REFUSALS)) & pc.field("ts").is_valid()
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"]):
+        name = partition_name(row)
+        for roll in during.around(row["at"], row["at"]):
+            if name in roll.late:
+                roll.refused.append(row)
+                if len(roll.refused) > _MOST:
+                    # The first ones are shown, and until when it went on.
+                    roll.refused.sort(key=_by_place)
+                    del roll.refused[_SHOWN:-1]
 
 
-def _find_refused(
-    context: DetectionContext, roll: Sequence[RollingStop], late: set[str]
-) -> list[Row]:
-    """Find the writes to these partitions that were refused during the roll."""
-    begin, end = _span(context, roll)
-    where = in_topics(name.rpartition("-")[0] for name in late)
-    where &= pc.field("error").isin(list(REFUSALS)) & pc.field("ts").is_valid()
-    rows = context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"])
-    chosen = [row for row in rows if partition_name(row) in late and begin <= row["at"] <= end]
-    return sorted(chosen, key=lambda row: (row["at"], row["file"], row["line"]))
+def _by_place(row: Row) -> tuple[int, str, int]:
+    return row["at"], row["file"], row["line"]
 
 
 def _span(context: DetectionContext, roll: Sequence[RollingStop]) -> tuple[int, int]:

@@ -31,6 +31,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
     unread = context.count_beyond("cuts", limits["most"], clean)
     rows = context.first_rows("cuts", limits["most"], clean)
+    context.look_up(place for row in rows for place in row["evidence"])
     for group in group_by_gap(rows, limits["stroke"]):
         losses = [(_loss(context, cuts), cuts) for cuts in _by_epoch(group)]
         for is_deep in (True, False):

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,6 +53,8 @@ _LOSS_COLUMNS = (
     "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
 )  # fmt: skip
 _Partition = tuple[str, int]
+# What one partition lost, and the lines that tell.
+Bound = tuple[PartitionLoss, list[Row]]
 # An incarnation of a topic, and a leader epoch in it.
 _EpochKey = tuple[int, int]
 
@@ -62,8 +65,22 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     # An old controller warns of data loss too where the only replica there is comes back.
     unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
     _date_elections(context, [row for row in unclean if row["started_at"] is None])
-    for group in group_by_gap(unclean, context.limits[NAME]["stroke"]):
-        yield _finding(context, sorted(group, key=lambda row: (row["topic"], row["partition"])))
+    groups = [
+        sorted(group, key=lambda row: (row["topic"], row["partition"]))
+        for group in group_by_gap(unclean, context.limits[NAME]["stroke"])
+    ]
+    context.look_up(
+        place for group in groups for row in _quoted(group) for place in row["evidence"]
+    )
+    losses = _bound_losses(context, list(chain.from_iterable(groups)))
+    for group in groups:
+        yield _finding(context, group, islice(losses, len(group)))
+
+
+def _quoted(group: Iterable[Row]) -> list[Row]:
+    """Return the first of a group's elections, whose lines are shown."""
+    ordered = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
+    return ordered[:MAX_QUOTED_PARTITIONS]
 
 
 def _date_elections(context: DetectionContext, undated: Sequence[Row]) -> None:
@@ -79,13 +96,12 @@ def _date_elections(context: DetectionContext, undated: Sequence[Row]) -> None:
         row["started_at"] = min(known, default=context.logs_end)
 
 
-def _finding(context: DetectionContext, group: list[Row]) -> Finding:
+def _finding(context: DetectionContext, group: list[Row], bounds: Iterable[Bound]) -> Finding:
     losses: list[PartitionLoss] = []
-    earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
-    quoted = earliest[:MAX_QUOTED_PARTITIONS]
+    quoted, started = _quoted(group), [row["started_at"] for row in group]
     evidence = context.read_lines(place for row in quoted for place in row["evidence"])
     last_known = _elected_as_last_known(evidence, [partition_name(row) for row in quoted])
-    for loss, lines in _bound_losses(context, group):
+    for loss, lines in bounds:
         losses.append(loss)
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
         evidence += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
@@ -95,14 +111,14 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
         NAME,
         _severity(context, losses, last_known),
         _title(losses, leaders),
-        earliest[0]["started_at"],
-        earliest[-1]["started_at"],
+        min(started),
+        max(started),
         evidence,
         stated=all(row["how"] == "observed" for row in group),
         brokers=sorted(leaders | previous),
         partitions=[partition_name(row) for row in group],
         losses=losses,
-        explanation=_explanation(context, losses, last_known, earliest[0]["started_at"]),
+        explanation=_explanation(context, losses, last_known, min(started)),
         actions=_actions(context, losses, last_known),
         why=_why(context, group, losses),
         doubts=_doubts(losses),
@@ -129,9 +145,7 @@ def _doubts(losses: Sequence[PartitionLoss]) -> list[str]:
     return doubts
 
 
-def _bound_losses(
-    context: DetectionContext, group: Sequence[Row]
-) -> Iterator[tuple[PartitionLoss, list[Row]]]:
+def _bound_losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Bound]:
     """Bound what each partition lost, some partitions in one reading."""
     for begin in range(0, len(group), _AT_ONCE):
         some = group[begin : begin + _AT_ONCE]

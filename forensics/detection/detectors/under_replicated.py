@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
 from forensics.detection.shared.assignments import read_assignments, replicas_of
+from forensics.history.nodes.broker_states import FOREVER
 from forensics.lib.arrow_io import iter_rows
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
@@ -106,11 +107,12 @@ def _rows_of(
 def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | None:
     """Return how the broker was away as the lack began, or as it ends; None if it was up."""
     near = context.limits[NAME]["near"] * SECOND
+    away = context.absences_around(broker, lack.begin - near, lack.begin + near)
+    gone = context.absences_around(broker, FOREVER, FOREVER)
     kinds = [
         absence.kind
-        for absence in context.absences
-        if absence.broker == broker
-        and absence.begin - near <= lack.end
+        for absence in (*away, *(one for one in gone if one not in away))
+        if absence.begin - near <= lack.end
         and lack.begin <= (context.logs_end if absence.end is None else absence.end) + near
         and (absence.begin - near <= lack.begin or absence.end is None)
         and (absence.kind != "controlled" or absence.end is None or lack.end <= absence.end + near)

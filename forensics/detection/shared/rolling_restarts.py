@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run, partition_name
@@ -17,6 +20,9 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 
 _COLUMNS = ("topic", "partition", "isr", "replicas", "started_at", "ended_at", "evidence")
+_NEVER = 1 << 62
+# So many of the partitions that lack a replica are shown.
+_SHOWN = 5
 
 
 @dataclass
@@ -27,17 +33,17 @@ class RollingStop:
     earlier: frozenset[int]
     # the partitions that have a replica on an earlier broker, as far as their ISR is known
     known: int = 0
-    late: dict[str, Row] = field(default_factory=dict)
-    # one that had them all
-    whole: Row | None = None
+    late: list[str] = field(default_factory=list)
+    # what shows a few of these, and one partition that had them all
+    evidence: list[Row] = field(default_factory=list)
+    whole: list[Row] = field(default_factory=list)
 
 
 @once_per_run
 def find_rolling_restarts(context: DetectionContext) -> list[list[RollingStop]]:
     """Find the rolls, and judge each stop of them."""
     rolls = [_stops(run) for run in _group(context)]
-    for roll in rolls:
-        _judge(context, roll)
+    _judge(context, [stop for roll in rolls for stop in roll[1:]])
     return rolls
 
 
@@ -73,20 +79,45 @@ def _stops(run: Sequence[Absence]) -> list[RollingStop]:
     return [RollingStop(one, frozenset(brokers[:index])) for index, one in enumerate(run)]
 
 
-def _judge(context: DetectionContext, roll: Sequence[RollingStop]) -> None:
-    first, last = (roll[index].absence.begin for index in (1, -1))
-    begin, end = pc.field("started_at"), pc.field("ended_at")
-    where = (begin <= to_arrow_timestamp(last)) & pc.field("isr").is_valid()
-    where &= end.is_null() | (end >= to_arrow_timestamp(first))
+def _judge(context: DetectionContext, stops: Sequence[RollingStop]) -> None:
+    """Look in one pass which partitions each stop found whole, and which not."""
+    if not stops:
+        return
+    last = max(stop.absence.begin for stop in stops)
+    where = (pc.field("started_at") <= to_arrow_timestamp(last)) & pc.field("isr").is_valid()
     assignments = read_assignments(context)
-    for row in context.each("isr", where, _COLUMNS):
-        for stop in roll[1:]:
+    for batch in context.batches("isr", where, _COLUMNS):
+        starts, ends = (batch.column(name).cast(pa.int64()) for name in ("started_at", "ended_at"))
+        begins, endings = starts.to_numpy(), pc.fill_null(ends, _NEVER).to_numpy()
+        rows = batch.select(["topic", "partition", "replicas", "isr"]).to_pylist()
+        names = np.array([partition_name(row) for row in rows], object)
+        # There are few pairs of replicas and ISR.
+        pairs: dict[tuple[frozenset[int], frozenset[int]], int] = {}
+        codes = np.array(
+            [
+                pairs.setdefault(
+                    (frozenset(replicas_of(assignments, row)), frozenset(row["isr"])), len(pairs)
+                )
+                for row in rows
+            ]
+        )
+        first, end = begins.min(), endings.max()
+        for stop in stops:
             moment = stop.absence.begin
-            holds = row["started_at"] <= moment < (row["ended_at"] or moment + 1)
-            awaited = stop.earlier & set(replicas_of(assignments, row))
-            if holds and awaited:
-                stop.known += 1
-                if awaited - set(row["isr"]):
-                    stop.late[partition_name(row)] = row
-                else:
-                    stop.whole = stop.whole or row
+            if not first <= moment < end:
+                continue
+            awaited = [stop.earlier & replicas for replicas, _ in pairs]
+            lacking = [bool(one - isr) for one, (_, isr) in zip(awaited, pairs, strict=True)]
+            holds = (begins <= moment) & (moment < endings) & np.array([*map(bool, awaited)])[codes]
+            is_late = np.array(lacking)[codes]
+            late, whole = np.flatnonzero(holds & is_late), np.flatnonzero(holds & ~is_late)[:1]
+            stop.known += int(holds.sum())
+            stop.late += names[late].tolist()
+            stop.evidence += _first_lines(batch, late[: _SHOWN - len(stop.evidence)])
+            stop.whole += _first_lines(batch, whole[: 1 - len(stop.whole)])
+
+
+def _first_lines(batch: pa.RecordBatch, places: npt.NDArray[np.int64]) -> list[Row]:
+    """Return the first line of evidence of some rows, where there is one."""
+    evidence = batch.column("evidence").take(pa.array(places)).to_pylist()
+    return [lines[0] for lines in evidence if lines]

@@ -26,6 +26,7 @@ _BINARY_SHARE = 0.001
 _EMPTIED_SHARE = 0.9
 # A comment may tell when a file was written; of more lines with times most belong to a log.
 _FEW = 3
+_LONG_COMMENT = 120
 _COUNTED = kafka_tools.read_counted_only
 
 
@@ -38,6 +39,11 @@ class Format:
     # whether only so much of it is looked at as fits into memory
     is_tree: bool = False
     is_host_log: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether nothing is read of it but how many lines it has."""
+        return self.read is _COUNTED
 
 
 # Resources of Kubernetes, whose keys may stand in any order.
@@ -116,6 +122,7 @@ _BEGINNINGS = tuple(
         (rb"\s*GROUP\s+(?:TOPIC|COORDINATOR)", "group description", _COUNTED),
         (rb"#!", "script", _COUNTED),
         (_COMMANDS, "command output", _COUNTED),
+        (rb"(?:\s*<\?xml[^>]*>)?\s*<(?:sst|worksheet)\b", "workbook, to be saved as CSV", _COUNTED),
         (rb"\s*<(?:\?xml|!DOCTYPE|html|[Cc]onfiguration)\b", "xml or html", _COUNTED),
         (rb"-----BEGIN [A-Z ]+-----", "certificate or key", _COUNTED),
         (rb"SQLite format 3\0", "database", _COUNTED),
@@ -201,8 +208,10 @@ def _recognise_headless(head: bytes) -> Format | None:
     if len(lines) > _FEW and 2 * sum(1 for line in lines if _DATED.search(line)) > len(lines):
         return None
     told = [line for line in lines if line.lstrip()[:1] not in (b"#", b"!", b";")]
-    # Comments may hold the time at which a file was written; all else with a time may be a log.
-    if any(_DATED.search(line) for line in told):
+    # Comments may hold the time at which a file was written; all else with a time may be a log, and
+    # its records may begin as comments do.
+    heads = [line for line in lines if line not in told and len(line) <= _LONG_COMMENT]
+    if any(_DATED.search(line) for line in lines if line not in heads):
         return None
     if not told:
         return _OTHER_CONFIGURATION if lines else None

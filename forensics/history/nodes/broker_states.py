@@ -6,12 +6,19 @@ when and how a broker went that nobody stopped.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise, takewhile
+from operator import itemgetter
 from typing import Any, TypedDict, TypeVar
 
+from forensics.lib.arrow_io import SIGHTING
+from forensics.lib.intervals import Interval, IntervalIndex
 from forensics.lib.time_units import SECOND
+
+FOREVER = 1 << 62
 
 # In these a broker does not serve; "unknown" is none of them: behind a hole all may be well.
 SHUTDOWN_STATES = frozenset({"stopping", "stopped"})
@@ -41,6 +48,10 @@ _BY_CONTROLLER = {
 _CHANGES = (("removed", "fenced"), ("added", "up"), ("bounced", "fenced"), ("bounced", "up"))
 _LISTED = ("broker_registered", "brokers_changed", "brokers_found")
 LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
+LIFECYCLE_COLUMNS = (
+    *SIGHTING, "text", "rule", "telling", "broker", "controller", "added", "removed", "bounced",
+    "alive",
+)  # fmt: skip
 # A broker that has just started may be missing in a list that is logged a little later.
 _SETTLED = 10 * SECOND
 # A start that fails is written down as one that is done, and at once as one that failed.
@@ -92,7 +103,7 @@ class Absence:
     # whether it was started meanwhile and died before it was up
     start_failed: bool = False
 
-    @property
+    @cached_property
     def fencing(self) -> EvidenceRow | None:
         """The line by which the cluster noticed that the broker was away, if there is one."""
         return next((line for line in self.evidence if line["what"] == "fenced"), None)
@@ -102,6 +113,39 @@ class Absence:
         """When the cluster noticed a process that lived on, or when the process went."""
         fencing = self.fencing
         return self.begin if self.kind == "crash" or fencing is None else fencing["at"]
+
+    @property
+    def span(self) -> Interval:
+        """From its first sign to its last; one that never ended has no end."""
+        noticed = self.fencing["at"] if self.fencing else self.begin
+        return min(self.begin, noticed), max(noticed, FOREVER if self.end is None else self.end)
+
+
+class Absences:
+    """Absences of all brokers, in which those of some of them around a time are looked up.
+
+    There may be thousands, and every leader epoch of every partition asks.
+    """
+
+    def __init__(self, absences: Iterable[Absence] = ()) -> None:
+        """Index them by broker and time."""
+        self.all = tuple(absences)
+        by_broker: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
+        for place, absence in enumerate(self.all):
+            by_broker[absence.broker].append((place, absence))
+        self._of = {
+            broker: IntervalIndex(own, lambda one: one[1].span) for broker, own in by_broker.items()
+        }
+
+    def around(self, brokers: Iterable[int | None], begin: int, end: int) -> list[Absence]:
+        """Return the absences of some brokers that meet a time, in the order of all."""
+        found = [
+            one
+            for broker in {*brokers}
+            if broker is not None and broker in self._of
+            for one in self._of[broker].around(begin, end)
+        ]
+        return [absence for _, absence in sorted(found, key=itemgetter(0))]
 
 
 def build_broker_lanes(
@@ -271,7 +315,7 @@ def _absence_kind(states: Sequence[str], end: int | None, *, has_own_log: bool) 
         return "controlled"
     if "isolated" in states:
         return "isolated"
-    if "starting" in states or not has_own_log:
+    if "starting" in states or not (has_own_log or "paused" in states):
         return "unknown"
     return "gone" if end is None else "pause" if "paused" in states else "fenced"
 

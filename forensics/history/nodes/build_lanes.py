@@ -11,13 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes import broker_states
-from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_cluster_absences
+from forensics.history.nodes.broker_states import (
+    FOREVER,
+    Absence,
+    EvidenceRow,
+    Span,
+    find_cluster_absences,
+)
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_processes import ControllerHistory
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, VoidActs
@@ -30,7 +37,6 @@ from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
-_FOREVER = 1 << 62
 # Controllers repeat each other's news within that.
 _ECHO = 5 * SECOND
 # A controller goes on to apply what it has read for a while after it logs that it has caught up.
@@ -41,7 +47,7 @@ _LEAVING = frozenset({"process_stopping", "process_stopped", "process_failed"})
 
 Row = dict[str, Any]
 Roles = Mapping[str, str | None]
-# Begin, end (`_FOREVER`: until the logs end), and a line that shows it.
+# Begin, end (`FOREVER`: until the logs end), and a line that shows it.
 Gap = tuple[int, int, EvidenceRow]
 
 
@@ -65,12 +71,12 @@ def _find_gaps(node: str, coverage: Coverage) -> Iterator[Gap]:
             yield begin, end, gap.evidence
     if logs and not coverage.reaches_end(node):
         last = max(logs, key=lambda log: log.last)
-        yield last.last, _FOREVER, last.ends[1]
+        yield last.last, FOREVER, last.ends[1]
 
 
 def _is_observed(node: str, gap: Gap, coverage: Coverage, terms: Iterable[ControllerTerm]) -> bool:
     """Return True if the log of another node that was the active controller covers the gap."""
-    begin, end = gap[0], coverage.end if gap[1] == _FOREVER else gap[1]
+    begin, end = gap[0], coverage.end if gap[1] == FOREVER else gap[1]
     return any(
         term.node != node
         and term.span.state == "active"
@@ -85,14 +91,14 @@ def _is_observed(node: str, gap: Gap, coverage: Coverage, terms: Iterable[Contro
 
 def _mark_gap(span: Span, gap: Gap) -> Iterator[Span]:
     begin, end, line = gap
-    span_end = _FOREVER if span.end is None else span.end
+    span_end = FOREVER if span.end is None else span.end
     if span.state not in _ALIVE or span_end <= begin or end <= span.begin:
         yield span
         return
     start, stop = max(begin, span.begin), min(end, span_end)
     if start > span.begin:
         yield replace(span, end=start)
-    yield Span("unknown", start, None if stop == _FOREVER else stop, [line])
+    yield Span("unknown", start, None if stop == FOREVER else stop, [line])
     if stop < span_end:
         yield replace(span, begin=stop)
 
@@ -151,13 +157,14 @@ class Lanes:
 def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
-    rows = read_events(events, broker_states.LIFECYCLE_KINDS)
+    rows = read_events(events, broker_states.LIFECYCLE_KINDS, broker_states.LIFECYCLE_COLUMNS)
     controllers = ControllerHistory(events, clocks, roles, rows)
     news = _select_news(rows, read_startup_windows(events), clocks, roles, controllers.void)
     starts = [row for row in news if row["kind"] == "process_starting"]
     last_lines = _read_last_lines(events, starts, clocks)
     brokers = broker_states.build_broker_lanes(news, last_lines)
-    brokers = date_departures(brokers, events, clocks, coverage)
+    unnamed = [row["ts"] for row in starts if row["node"] is None]
+    brokers = date_departures(brokers, events, clocks, coverage, unnamed)
     terms, processes = controllers.close(brokers, last_lines)
     return Lanes(
         brokers,
@@ -180,10 +187,10 @@ def _select_news(
     news: list[Row] = []
     writers = _find_writers(rows)
     for row in rows:
-        row["at"] = clocks.event_time(row)
         writer = writers.get((row["file"], row["line"])) if row["node"] is None else None
         if writer is not None:
             row["node"] = broker_node(writer)
+        row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker_id(row["node"], roles)
         if void.include(row, row["at"]):
             continue
@@ -256,27 +263,33 @@ def _read_last_lines(
 ) -> dict[tuple[str, int], Row]:
     """Find the last line each process wrote before it was started again, in one streaming read."""
     last_lines: dict[tuple[str, int], Row] = {}
-    starts_of: dict[str, list[int]] = defaultdict(list)
+    starts_of: dict[str, set[int]] = defaultdict(set)
     for row in starts:
         if row["node"] is not None:
-            starts_of[row["node"]].append(row["ts"])
+            starts_of[row["node"]].add(row["ts"])
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    wanted = is_any_of("node", starts_of)
+    wanted = is_any_of("node", starts_of) & pc.field("ts").is_valid()
     for batch in read_batches(events, columns, wanted) if starts_of else ():
-        times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
-            own = pc.equal(batch["node"], node)
-            for start in starts_of[node]:
-                before = pc.and_(own, pc.less(times, start))
-                last = pc.max(times.filter(before)).as_py()
+            own = pa.Table.from_batches([batch]).filter(pc.field("node") == node)
+            own = own.sort_by([(name, "ascending") for name in ("ts", "line", "file")])
+            times = own["ts"].cast(pa.int64()).to_numpy()
+            moments = sorted(starts_of[node])
+            # The last line before each start.
+            places = np.searchsorted(times, moments) - 1
+            found = [
+                (start, place)
+                for start, place, at in zip(moments, places, times[places], strict=True)
+                if place >= 0
+                and ((node, start) not in last_lines or at >= last_lines[node, start]["ts"])
+            ]
+            rows = own.take(pa.array([place for _, place in found], pa.int64())).to_pylist()
+            for (start, place), row in zip(found, rows, strict=True):
+                last = int(times[place])
+                row.update(ts=last, at=clocks.correct(node, last))
                 best = last_lines.get((node, start))
-                if last is None or (best and best["ts"] > last):
-                    continue
-                rows = batch.filter(pc.and_(before, pc.equal(times, last))).to_pylist()
-                line = max(rows, key=lambda row: (row["line"], row["file"]))
-                line.update(ts=last, at=clocks.correct(node, last))
-                if best is None or (last, line["line"]) >= (best["ts"], best["line"]):
-                    last_lines[node, start] = line
+                if best is None or (last, row["line"]) >= (best["ts"], best["line"]):
+                    last_lines[node, start] = row
     return last_lines
 
 

@@ -232,7 +232,7 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
 
 
 def _read_fetch_timeout(events: Path) -> int:
-    rows = read_events(events, ["setting_seen"], [*SIGHTING, "setting", "value"])
-    named = (row["value"] for row in rows if row["setting"] == _FETCH_TIMEOUT)
-    values = {value for text in named if (value := whole_number(text))}
+    where = pc.field("setting") == _FETCH_TIMEOUT
+    rows = read_events(events, ["setting_seen"], [*SIGHTING, "value"], where)
+    values = {value for row in rows if (value := whole_number(row["value"]))}
     return min(values) * MILLISECOND if values else 2 * SECOND

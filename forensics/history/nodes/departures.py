@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import EvidenceRow, Span, evidence_of
 from forensics.lib.arrow_io import SIGHTING, is_any_of, iter_rows, read_batches, read_events
+from forensics.lib.intervals import IntervalIndex
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MILLISECOND, SECOND
@@ -83,6 +85,8 @@ class _Departure:
     # the broker's own last line before it should have been heard again, and the next one
     last_own: int | None = None
     first_own: int | None = None
+    # whether a process that names itself nowhere started meanwhile
+    may_have_started: bool = False
 
     @property
     def edge(self) -> int:
@@ -96,11 +100,13 @@ class _Departure:
 
 
 def date_departures(
-    brokers: Mapping[int, Sequence[Span]], events: Path, clocks: Clocks, coverage: Coverage
-) -> dict[int, list[Span]]:
+    brokers: Mapping[int, Sequence[Span]], events: Path, clocks: Clocks, coverage: Coverage,
+    unnamed_starts: Iterable[int] = (),
+) -> dict[int, list[Span]]:  # fmt: skip
     """Return the lanes with every unplanned departure at its best estimate, and called by its kind.
 
     A span of being fenced becomes `crashed`, `paused` or `isolated` where lines prove it.
+    `unnamed_starts` are the logged times at which some process started, nobody can tell which.
     """
     departures = [
         found for broker in brokers for found in _find_departures(broker, brokers[broker])
@@ -110,6 +116,11 @@ def date_departures(
         for departure in departures:
             departure.heard = timeouts.last_heard(departure)
         _read_own_lines(departures, events, clocks)
+        unnamed = list(unnamed_starts)
+        for departure in departures:
+            node, since = broker_node(departure.broker), departure.last_own or departure.low
+            starts = (clocks.correct(node, start) for start in unnamed)
+            departure.may_have_started = any(since <= start <= departure.end for start in starts)
         _read_lines_of_others(departures, events, clocks)
         together = _fenced_together(departures, len(brokers))
         for departure in departures:
@@ -154,8 +165,14 @@ class _Sessions:
         self._elected: list[int] = []
         self._registered: dict[int, list[int]] = defaultdict(list)
         self._timeouts: dict[str, int] = {}
+        # what all say that nobody can tell apart
+        self._unnamed = 0
+        unnamed = set[int]()
         self._default = _SESSION
-        for row in read_events(events, kinds, columns):
+        # Settings are many, and seldom these.
+        named = pc.field("setting").isin(_TIMEOUT_SETTINGS)
+        where = (pc.field("kind") != "setting_seen") | named
+        for row in read_events(events, kinds, columns, where):
             node, length = row["node"] or "", row["duration_ms"]
             if row["kind"] == "controller_elected":
                 self._elected.append(clocks.event_time(row))
@@ -166,15 +183,19 @@ class _Sessions:
                 self._default = 0
                 if length:
                     self._timeouts[node] = length * MILLISECOND
+                    unnamed |= {length} if not node else set()
             elif row["setting"] in _TIMEOUT_SETTINGS and (named := whole_number(row["value"])):
                 self._timeouts.setdefault(node, named * MILLISECOND)
+                unnamed |= {named} if not node else set()
+        if len(unnamed) == 1:
+            self._unnamed = unnamed.pop() * MILLISECOND
 
     def last_heard(self, departure: _Departure) -> tuple[int, int] | None:
         """Return between which moments a broker was heard for the last time.
 
         A KRaft controller that was elected meanwhile has given everybody a new session.
         """
-        timeout = self._timeouts.get(broker_node(departure.broker), self._default)
+        timeout = self._timeouts.get(broker_node(departure.broker), self._unnamed or self._default)
         slack = _TICK
         over = departure.fenced
         if over is None and departure.back is not None and self._default:
@@ -200,25 +221,26 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
     of_node: dict[str, list[_Departure]] = defaultdict(list)
     for departure in departures:
         of_node[broker_node(departure.broker)].append(departure)
+    # Clocks run evenly enough: one correction holds for the whole departure.
+    edges = {
+        node: [2 * one.edge - clocks.correct(node, one.edge) for one in own]
+        for node, own in of_node.items()
+    }
     where = is_any_of("node", of_node) & pc.field("ts").is_valid()
     where &= ~pc.field("kind").isin(_BY_JVM)
     for batch in read_batches(events, ["node", "ts"], where):
-        times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
-            own = times.filter(pc.equal(batch["node"], node))
-            for departure in of_node[node]:
-                # Clocks run evenly enough: one correction holds for the whole departure.
-                edge = 2 * departure.edge - clocks.correct(node, departure.edge)
-                is_before = pc.less(own, edge)
-                last = pc.max(own.filter(is_before)).as_py()
-                first = pc.min(own.filter(pc.invert(is_before))).as_py()
-                if last is not None:
+            own = batch["ts"].cast(pa.int64()).filter(pc.equal(batch["node"], node))
+            times = np.sort(own.to_numpy(zero_copy_only=False))
+            places = np.searchsorted(times, edges[node]).tolist()
+            for departure, place in zip(of_node[node], places, strict=True):
+                if place > 0:
                     known = departure.last_own
-                    at = clocks.correct(node, last)
+                    at = clocks.correct(node, int(times[place - 1]))
                     departure.last_own = at if known is None else max(at, known)
-                if first is not None:
+                if place < len(times):
                     known = departure.first_own
-                    at = clocks.correct(node, first)
+                    at = clocks.correct(node, int(times[place]))
                     departure.first_own = at if known is None else min(at, known)
 
 
@@ -233,19 +255,26 @@ def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks
     where |= kind.isin(_BY_CLIENTS) & pc.field("broker").isin(ids)
     where |= kind.isin(WAIT_KINDS) & pc.field("node").isin(nodes)
     where &= pc.field("ts").is_valid()
+    seen = {
+        broker: IntervalIndex(own, lambda one: (one.low - _TOGETHER, one.high + _WAKING))
+        for broker, own in of_broker.items()
+    }
+    away = {
+        broker: IntervalIndex(own, lambda one: (one.low, one.end + _WAKING))
+        for broker, own in of_broker.items()
+    }
     for row in iter_rows(read_batches(events, _COLUMNS, where), _COLUMNS):
         row["at"] = clocks.event_time(row)
         target = row["peer"] if row["kind"] in _BY_PEERS else row["broker"]
         if target is not None and target > _COORDINATORS // 2:
             target = _COORDINATORS - target
         own = broker_id(row["node"])
-        for departure in of_broker.get(target, ()) if own != target else ():
-            if departure.low - _TOGETHER <= row["at"] <= departure.high + _WAKING:
+        if target in seen and own != target:
+            for departure in seen[target].around(row["at"], row["at"]):
                 _keep(departure.breaks, row)
-        if row["kind"] in WAIT_KINDS:
-            for departure in of_broker.get(-1 if own is None else own, ()):
-                if departure.low <= row["at"] <= departure.end + _WAKING:
-                    _keep(departure.waits, row)
+        if row["kind"] in WAIT_KINDS and own in away:
+            for departure in away[own].around(row["at"], row["at"]):
+                _keep(departure.waits, row)
 
 
 def _keep(rows: list[Mapping[str, Any]], row: Mapping[str, Any]) -> None:
@@ -288,11 +317,8 @@ def _date_fencing(departure: _Departure, coverage: Coverage, *, is_common: bool)
         span.state = "crashed"
         _set_moment(span, broken, lines, low, high)
         return
-    # The log of a controller may have nothing to say for long.
-    own = coverage.logs_of(broker_node(departure.broker))
-    logs = [log for log in own if log.kind != "controller"]
     unanswered = [*_unanswered_fetches(departure, low), *_unanswered_waits(departure, low)]
-    if not (heard or unanswered) or not any(log.first <= high <= log.last for log in logs):
+    if not (heard or unanswered) or not _could_log(departure, coverage):
         return
     signs = [(low, high), *unanswered]
     if departure.last_own is not None:
@@ -309,6 +335,21 @@ def _date_fencing(departure: _Departure, coverage: Coverage, *, is_common: bool)
         if departure.back is not None:
             span.state = "paused"
         _set_moment(span, begin, _wait_lines(departure), low, min(latest, high))
+
+
+def _could_log(departure: _Departure, coverage: Coverage) -> bool:
+    """Return True if what a process logged as it was fenced would be here.
+
+    In a file that several write to it is known by the lines that name it, before and after; of a
+    start whose line names nobody it cannot be told whether it was this process.
+    """
+    # The log of a controller may have nothing to say for long.
+    own = coverage.logs_of(broker_node(departure.broker))
+    if own:
+        logs = (log for log in own if log.kind != "controller")
+        return any(log.first <= departure.high <= log.last for log in logs)
+    named = departure.last_own is not None and departure.first_own is not None
+    return named and not departure.may_have_started
 
 
 def _between(signs: Iterable[tuple[int, int]], edge: int) -> tuple[int, int]:

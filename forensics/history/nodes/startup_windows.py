@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from forensics.lib.arrow_io import SIGHTING, read_events
-from forensics.lib.intervals import Interval, contains
+from forensics.lib.intervals import Interval, IntervalSet
 from forensics.lib.time_units import SECOND
 
 _BEGINS = ("process_starting", "replaying")
@@ -59,12 +60,27 @@ class StartupWindows:
 
     def is_starting(self, node: str, moment: int) -> bool:
         """Return True if a broker was starting at a moment."""
-        return contains(self.starting.get(node, ()), moment)
+        return moment in self._merged(node, None)
 
     def is_replaying(self, node: str, moment: int, trailing: int = 0) -> bool:
         """Return True if a controller was still reading the metadata log, or had `trailing` ago."""
-        windows = self.replaying.get(node, ())
-        return contains(((begin, end + trailing) for begin, end in windows), moment)
+        return moment in self._merged(node, trailing)
+
+    def _merged(self, node: str, trailing: int | None) -> IntervalSet:
+        """Return a node's starts, or the times of its replays with what trails them.
+
+        Every line of a partition asks for them.
+        """
+        merged = self._known.get((node, trailing))
+        if merged is None:
+            windows = (self.starting if trailing is None else self.replaying).get(node, ())
+            merged = IntervalSet((begin, end + (trailing or 0)) for begin, end in windows)
+            self._known[node, trailing] = merged
+        return merged
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int | None], IntervalSet]:
+        return {}
 
 
 def _find_windows(events: Iterable[Mapping[str, Any]], closes: str, settling: int) -> Windows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
 from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions import elections, observers
@@ -29,7 +28,7 @@ from forensics.history.partitions.observations import (
     Observations,
     read_observations,
 )
-from forensics.history.partitions.observers import Ending, Observers
+from forensics.history.partitions.observers import AROUND, Ending, Observers
 from forensics.history.partitions.states import PartitionState, States, build_states
 from forensics.history.partitions.truncations import TRUNCATION_KINDS, find_truncations
 from forensics.schemas import BREACHES, CUTS, ISR, LEADERSHIP
@@ -79,22 +78,17 @@ class FoldContext:
         return self.observers.is_late(row["node"] or "", at, row["ts"], self.startups)
 
     @cached_property
-    def _by_broker(self) -> Mapping[int, Sequence[tuple[int, Absence]]]:
-        """The absences of each broker, with their indices among all."""
-        by_broker: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
-        for index, absence in enumerate(self.absences):
-            by_broker[absence.broker].append((index, absence))
-        return dict(by_broker)
+    def _absences(self) -> Absences:
+        return Absences(self.absences)
 
-    def absences_of(self, brokers: Iterable[int | None]) -> list[Absence]:
-        """Return the absences of some brokers, in the order of `absences`."""
-        indexed = [
-            pair
-            for broker in {*brokers}
-            if broker is not None
-            for pair in self._by_broker.get(broker, ())
-        ]
-        return [absence for _, absence in sorted(indexed, key=lambda pair: pair[0])]
+    def absences_of(
+        self, brokers: Iterable[int | None], begin: int | None, end: int | None = None
+    ) -> list[Absence]:
+        """Return the absences of some brokers near a moment, or between two moments."""
+        if begin is None:
+            return []
+        until = begin if end is None else end
+        return self._absences.around(brokers, begin - AROUND, until + AROUND)
 
 
 def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, Any]]:
@@ -172,7 +166,8 @@ def _date_leader_losses(states: States, context: FoldContext) -> None:
             # Another broker may have led between these two.
             continue
         end = None if end_index is None else states[end_index].at
-        for absence in context.absences_of([before.leader]):
+        until = FOREVER if end is None else end
+        for absence in context.absences_of([before.leader], before.at, until):
             fencing = absence.fencing
             if fencing and before.at <= fencing["at"] and (end is None or fencing["at"] <= end):
                 state.at, state.inferred, state.fencing = fencing["at"], True, fencing
@@ -197,7 +192,7 @@ def _leadership_rows(
             outside = elections.is_chosen_outside_isr(hints, epoch.at, epoch.leader)
             change = replace(change, last_leader=led, chosen_outside_isr=outside)
         candidates = (change.old_isr or change.replicas or ()) if change.old is None else ()
-        absences = context.absences_of((change.old, *candidates))
+        absences = context.absences_of((change.old, *candidates), epoch.at)
         election = elections.classify_election(change, absences, hints, context.actions)
         lines = epoch.observations
         start = next((x for x in lines if x.by_leader and x.log_end is not None and x.is_new), None)
@@ -241,7 +236,7 @@ def _leader_change(
             if line.previous_leader is not None and line.previous_epoch == epoch.epoch - 1
         }
         old = named.pop() if len(named) == 1 else None
-    absences = context.absences_of([old])
+    absences = context.absences_of([old], epoch.at)
     return LeaderChange(
         epoch=epoch.epoch,
         at=epoch.at,

@@ -33,7 +33,7 @@ _CATCHING_UP = 10 * SECOND
 # A KRaft broker logs the changes it hears of in these; controllers name few partitions.
 _CHANGE_LOGS = ("state-change", "all")
 # A broker is logged as away a little before or after its partitions move.
-_AROUND = 15 * SECOND
+AROUND = 15 * SECOND
 # After a hang, everything that piled up is logged within that.
 _WAKING = 2 * SECOND
 
@@ -127,7 +127,7 @@ class Observers:
         for absence in absences:
             end = self.coverage.end if absence.end is None else absence.end
             seen = any(line["what"] in ("fenced", "unclean") for line in absence.evidence)
-            if seen and absence.begin - _AROUND <= at <= end + _WAKING:
+            if seen and absence.begin - AROUND <= at <= end + _WAKING:
                 return True
         return self.coverage.is_logging_at(broker_node(broker), at)
 

@@ -6,7 +6,6 @@ cluster elects another one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
 from forensics.lib.arrow_io import read_batches, to_batches
 from forensics.lib.intervals import clip, total_length
 from forensics.lib.time_units import SECOND
@@ -35,7 +34,6 @@ _WHY = {
     "gone": "leader_dead",
     "unknown": "leader_dead",
 }
-_OPEN = 1 << 62
 # A broker that stops in order serves until its partitions have other leaders, within that.
 _HANDOVER = 5 * SECOND
 _MAX_LINES = 4
@@ -44,7 +42,7 @@ Row = Mapping[str, Any]
 
 @dataclass
 class _Outage:
-    """One stretch of time of one partition; an end of `_OPEN` was not seen."""
+    """One stretch of time of one partition; an end of `FOREVER` was not seen."""
 
     topic: str
     partition: int
@@ -63,15 +61,13 @@ class _Outage:
 
 def build_outages(leadership: Path, absences: Sequence[Absence]) -> pa.Table:
     """Build the table of outages from the saved leader epochs, in their order."""
-    rows = (_row(outage, absences) for outage in _merge(_read_pieces(leadership, absences)))
+    known = Absences(sorted(absences, key=lambda one: (one.broker, one.begin)))
+    rows = (_row(outage, known) for outage in _merge(_read_pieces(leadership, known)))
     return pa.Table.from_batches(list(to_batches(rows, OUTAGES)), OUTAGES)
 
 
-def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Outage]:
+def _read_pieces(leadership: Path, absences: Absences) -> Iterator[_Outage]:
     """Yield each part of a leader epoch in which nobody served, in the order of the table."""
-    of_broker: dict[int, list[Absence]] = defaultdict(list)
-    for absence in sorted(absences, key=lambda one: (one.broker, one.begin)):
-        of_broker[absence.broker].append(absence)
     for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
         leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)
         begins = batch["started_at"].cast(pa.int64()).to_numpy()
@@ -79,18 +75,19 @@ def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Out
         unknown = pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False)
         ends = pc.coalesce(
             batch["ended_at"].cast(pa.int64()),
-            pc.if_else(unknown, batch["started_at"].cast(pa.int64()), _OPEN),
+            pc.if_else(unknown, batch["started_at"].cast(pa.int64()), FOREVER),
         ).to_numpy()
         hit = leaders == -1
-        for absence in absences:
-            until = _OPEN if absence.end is None else absence.end
+        for absence in absences.all:
+            until = FOREVER if absence.end is None else absence.end
             hit |= (leaders == absence.broker) & (begins < until) & (ends > absence.begin)
         hit &= begins < ends
         chosen = np.flatnonzero(hit)
         for row, begin, end in zip(
             batch.take(pa.array(chosen)).to_pylist(), begins[chosen], ends[chosen], strict=True
         ):
-            yield from _pieces_of(row, int(begin), int(end), of_broker.get(row["leader"], ()))
+            away = absences.around([row["leader"]], int(begin), int(end))
+            yield from _pieces_of(row, int(begin), int(end), away)
 
 
 def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> Iterator[_Outage]:
@@ -101,7 +98,7 @@ def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> I
         yield _Outage(*key, begin, end, "no_leader", None, last, None, replicas, False, lines)
         return
     for absence in absences:
-        until = _OPEN if absence.end is None else absence.end
+        until = FOREVER if absence.end is None else absence.end
         start, stop = max(begin, absence.begin), min(end, until)
         if start < stop:
             shown = [{"file": line["file"], "line": line["line"]} for line in absence.evidence[:2]]
@@ -135,13 +132,13 @@ def _merge(pieces: Iterable[_Outage]) -> Iterator[_Outage]:
         yield last
 
 
-def _row(outage: _Outage, absences: Sequence[Absence]) -> dict[str, Any]:
+def _row(outage: _Outage, absences: Absences) -> dict[str, Any]:
     lines = {(line["file"], line["line"]): line for line in outage.evidence}
     return {
         "topic": outage.topic,
         "partition": outage.partition,
         "started_at": outage.begin,
-        "ended_at": None if outage.end == _OPEN else outage.end,
+        "ended_at": None if outage.end == FOREVER else outage.end,
         "started_before": outage.started_before,
         "ended_after": None,
         "why": outage.why,
@@ -152,31 +149,32 @@ def _row(outage: _Outage, absences: Sequence[Absence]) -> dict[str, Any]:
     }
 
 
-def _is_planned(outage: _Outage, absences: Sequence[Absence]) -> bool:
+def _is_planned(outage: _Outage, absences: Absences) -> bool:
     """Return True if brokers were stopped in order, and nobody else could have taken over.
 
     The same stops take partitions away unplanned where a replica was alive all the while: it had
     fallen out of the ISR, and the broker was stopped nevertheless.
     """
     replicas = {*outage.replicas, outage.previous_leader} - {None}
-    stops = [one for one in absences if one.kind == "controlled" and one.broker in replicas]
     if not outage.stopped and outage.why != "no_leader":
         return False
     if outage.end - outage.begin <= _HANDOVER:
-        return bool(stops) and outage.stopped
-    if outage.end == _OPEN and {one.broker for one in stops if one.end is None} >= replicas:
+        return outage.stopped
+    away = absences.around(replicas, outage.begin, outage.end)
+    stops = [one for one in away if one.kind == "controlled"]
+    if outage.end == FOREVER and {one.broker for one in stops if one.end is None} >= replicas:
         return bool(replicas)
     window = (outage.begin, outage.end)
-    near = [one for one in stops if one.begin < outage.end and (one.end or _OPEN) > outage.begin]
+    near = [one for one in stops if one.begin < outage.end and (one.end or FOREVER) > outage.begin]
     # Nobody plans that a broker does not come up again.
     if not near or any(one.start_failed for one in near):
         return False
     for replica in replicas:
-        away = (
-            (one.begin, _OPEN if one.end is None else one.end)
-            for one in absences
+        own = (
+            (one.begin, FOREVER if one.end is None else one.end)
+            for one in away
             if one.broker == replica
         )
-        if 2 * total_length(clip(away, window)) < window[1] - window[0]:
+        if 2 * total_length(clip(own, window)) < window[1] - window[0]:
             return False
     return True

@@ -224,6 +224,16 @@ globalThis.figures = (() => {
   };
   addEventListener("load", () => setTimeout(prepare, 500));
 
+  // A program prints a page as soon as that has loaded. One that is printed with its figures has
+  // loaded when the library is there, and a frame that is being written to says so.
+  if (blocks.length && !document.querySelector(".unprinted")) {
+    const hold = document.createElement("iframe");
+    hold.hidden = true;
+    document.body.append(hold);
+    hold.contentDocument.open();
+    load().catch(() => {}).finally(() => hold.remove());
+  }
+
   const repaint = () => {
     for (const block of blocks) if (boxOf(block).layout) again(boxOf(block), block, false, {});
   };

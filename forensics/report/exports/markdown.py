@@ -13,8 +13,7 @@ from forensics.lib.text_format import count, detector_label, join_names, span_te
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses
-from forensics.report.headline import headline, loss_sentence, verdict_sentence
-from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.headline import describe_incident, headline, verdict_sentence
 from forensics.report.incident_story import build_story
 from forensics.report.routine import merge_routine
 from forensics.report.summary import SummaryLine, explain_why, list_impact
@@ -71,7 +70,7 @@ def _most_backticks(lines: Sequence[str]) -> int:
 def write(run: RunOutput, full: bool) -> Iterator[str]:
     """Write the ticket: the answers and what supports them; if `full`, every finding at length."""
     yield f"# {escape(headline(run))}\n\n"
-    yield f"**{escape(_when(run))}**\n\n"
+    yield f"**{escape(describe_incident(run) or verdict_sentence(run))}**\n\n"
     if run.incidents:
         yield from _section("Why", explain_why(run))
         yield from _section("Impact", list_impact(run))
@@ -92,17 +91,9 @@ def write(run: RunOutput, full: bool) -> Iterator[str]:
     yield f"All times are {current_zone().label}. Written from findings.json, schema {schema}.\n"
 
 
-def _when(run: RunOutput) -> str:
-    span = incident_span(run)
-    if not run.incidents or span is None or (run.document.get("quality") or {}).get("closed"):
-        return verdict_sentence(run)
-    sure = f"Confidence: {run.incidents[0].confidence}."
-    return f"{describe_span(run, span)}. {loss_sentence(run)} {sure}"
-
-
 def _section(title: str, lines: Sequence[SummaryLine], mark: str = "- ") -> Iterator[str]:
     if lines:
-        yield f"## {title}\n\n"
+        yield f"## {title}\n"
         yield from (f"{mark}{_inline(line.text)}\n" for line in lines)
         yield "\n"
 
@@ -125,7 +116,7 @@ def _story(run: RunOutput) -> Iterator[str]:
     rows, left = build_story(run) if run.incidents else ([], 0)
     if not rows:
         return
-    yield "## What happened\n\n"
+    yield "## What happened\n"
     told = set()
     for row in sorted(rows, key=lambda row: row.at):
         is_end = row.group == "recovery" and row.subject.lower() not in row.text.lower()
@@ -140,24 +131,25 @@ def _evidence(findings: Sequence[SavedFinding]) -> Iterator[str]:
     """Quote the first lines that each finding rests on."""
     if not findings:
         return
-    yield "## Evidence\n\n"
+    yield "## Evidence\n"
     for finding in findings[:MAX_FINDINGS]:
         yield f"- {code_span(finding.id)} {escape(finding.severity)}: "
         yield f"{escape(finding.title or detector_label(finding.detector))}\n"
-    quotes = [
-        f"{finding.id} {line.file}:{line.line}  {line.text}"[:MAX_LINE]
-        for finding in findings[:MAX_FINDINGS]
-        for line in finding.evidence[:MAX_LINES]
-    ]
-    yield f"\n{fenced_block(quotes)}\n\n" if quotes else "\n"
+        for line in finding.evidence[:MAX_LINES]:
+            yield f"  {code_span(f'{line.file}:{line.line}  {line.text}'[:MAX_LINE])}\n"
+    yield "\n"
     yield _more(len(findings) - MAX_FINDINGS, "finding")
 
 
 def _routine(run: RunOutput, quiet: Sequence[SavedFinding]) -> Iterator[str]:
-    """Write findings of level low and info, those of one kind in one line."""
+    """Count findings of level low and info; name their kinds where there is nothing else."""
     if not quiet:
         return
-    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    if run.incidents:
+        ids = join_names([code_span(one.id) for one in quiet], MAX_NAMES)
+        yield f"{count(len(quiet), 'finding')} of level low or info: {ids}\n\n"
+        return
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n"
     lines = merge_routine(run, quiet)
     for line in lines[:MAX_ROUTINE]:
         ids = join_names([code_span(one.id) for one in line.findings], 3)
@@ -168,7 +160,7 @@ def _routine(run: RunOutput, quiet: Sequence[SavedFinding]) -> Iterator[str]:
 def _list_quiet(quiet: Sequence[SavedFinding]) -> Iterator[str]:
     if not quiet:
         return
-    yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
+    yield f"## {count(len(quiet), 'finding')} of level low or info\n"
     for finding in quiet[:MAX_ROWS]:
         yield f"- {code_span(finding.id)} {escape(finding.severity)}: {escape(finding.title)}\n"
     yield _more(len(quiet) - MAX_ROWS, "finding")
@@ -205,7 +197,7 @@ def _data_loss(run: RunOutput) -> Iterator[str]:
     rows, total = loss_rows(run.findings), sum_losses(run.findings)
     if not rows or not total:
         return
-    yield f"## Data loss: {escape(str(total))}\n\n"
+    yield f"## Data loss: {escape(str(total))}\n"
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:MAX_ROWS]:
@@ -237,7 +229,7 @@ def _blind_spots(run: RunOutput, most: int) -> Iterator[str]:
     ]
     if not lines:
         return
-    yield "## What could not be seen\n\n"
+    yield "## What could not be seen\n"
     yield from (f"- {line}\n" for line in lines[:most])
     yield "\n" + _more(len(lines) - most, "thing")
 

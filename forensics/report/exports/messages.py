@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from forensics.lib.text_safety import visible
-from forensics.report.headline import headline, loss_sentence, verdict_sentence
+from forensics.report.headline import describe_incident, headline, verdict_sentence
 from forensics.report.incident_span import describe_span, incident_span
 from forensics.report.summary import SummaryLine, explain_why, list_impact
 from forensics.report.summary_actions import list_actions, list_unknown
@@ -38,7 +38,7 @@ def write_slack(run: RunOutput, _flag: bool) -> Iterator[str]:
             "type": "header",
             "text": {"type": "plain_text", "text": _cut(visible(title), _MAX_HEADER)},
         },
-        _section(f"{icon} {_when(run)}"),
+        _section(f"{icon} {escape(describe_incident(run) or verdict_sentence(run))}"),
     ]
     for name, lines in _answers(run):
         listed = "\n".join(f"\u2022 {escape(line.text)}" for line in lines)
@@ -115,14 +115,6 @@ def _answers(run: RunOutput) -> Iterator[tuple[str, Sequence[SummaryLine]]]:
     for key, lines in _keyed(run):
         if lines and (is_incident or key == "not_known"):
             yield names[key], lines
-
-
-def _when(run: RunOutput) -> str:
-    span = incident_span(run)
-    if not run.incidents or span is None:
-        return escape(verdict_sentence(run))
-    sure = f"Confidence: {run.incidents[0].confidence}."
-    return escape(f"{describe_span(run, span)}. {loss_sentence(run)} {sure}")
 
 
 def _section(text: str) -> dict[str, Any]:

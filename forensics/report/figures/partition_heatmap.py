@@ -13,9 +13,9 @@ from forensics.report.plotly_sheet import Sheet, Span
 from forensics.report.time_bins import BELOW_MIN_ISR, NOT_KNOWN, Grid, Ints
 from forensics.run_output.reader import RunOutput
 
-# What is half transparent is quiet on white and on black: nothing is wrong there.
-SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", theme.LACKING
-IN_SYNC, MISSING = "rgba(0,158,115,0.28)", (theme.BAD, "#7d63b5", theme.WORST)
+# What is quiet on white and on black: nothing is wrong there. No cell lets a band shine through.
+SEVERAL, MANY, BLANK = "#d6006c", "var(--many)", theme.LACKING
+IN_SYNC, MISSING = "var(--in-sync)", (theme.BAD, "#7d63b5", theme.WORST)
 BELOW = theme.WORSE
 MAX_NAMES, MAX_ROWS = 30, 100
 Legend = list[tuple[str, str]]

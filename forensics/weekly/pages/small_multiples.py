@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from forensics.lib.text_format import count, join_names
@@ -25,7 +26,9 @@ from forensics.weekly.week_verdict import lowercase_first
 # Nobody reads more rows; the table below the figure has more of them.
 _MAX_ROWS, _MAX_TABLE_BROKERS = 8, 60
 # In pixels: a row, and the space above and below all of them.
-_ROW_HEIGHT, _TOP, _BOTTOM = 74, 46, 34
+_ROW_HEIGHT, _TOP, _BOTTOM = 74, 56, 34
+# In letters: six columns stand beside each other on paper, too.
+_TITLE_WIDTH = 12
 # Shares of a row, from below: the bar of coverage ends, the lines begin, and their height.
 BAR_HEIGHT, LINE_BASE, LINE_HEIGHT = 0.14, 0.26, 0.58
 _HOVER = {"hovertemplate": "%{customdata}<extra></extra>"}
@@ -163,9 +166,9 @@ def _axes(index: int, number: str, weeks: int, rows: Sequence[int | None]) -> Fi
 
 
 def _column_title(number: str, title: str) -> Figure:
-    first, _, rest = title.partition(" ")
+    lines = "<br>".join(wrap(title, _TITLE_WIDTH))
     return {
-        "text": f"<b>{first}<br>{rest}</b>", "x": 0, "y": 1, "yshift": 4, "showarrow": False,
+        "text": f"<b>{lines}</b>", "x": 0, "y": 1, "yshift": 4, "showarrow": False,
         "xref": f"x{number} domain", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
         "align": "left", "font": {"size": 11},
     }  # fmt: skip
@@ -269,7 +272,7 @@ def _caption(view: WeekView) -> str:
         f"{view.names[-1]}, {count(drawn, 'broker')}{more}.{far_above} "
         "Numbers are counted; a point is the count for a whole week, scaled up where logs are "
         "missing; the grey bar beneath it is the share of that week that the broker's logs cover. "
-        f"With less than {MIN_SCALABLE_SHARE:.0%} there is no point; a triangle marks that "
+        f"With less than {MIN_SCALABLE_SHARE:.0%} of it there is no point; a triangle marks that "
         "something was seen nevertheless. At a dotted line the rules changed: the counts beside it "
         "are not of the "
         "same kind."
@@ -297,9 +300,10 @@ def _broker_table(view: WeekView) -> Markup:
         for signal, title in BROKER_SIGNALS.items():
             points = _points(view, signal, broker)
             rows.append([_row_name(broker), title, *map(_cell, points)])
-    head = ("Broker", "Signal", *view.names)
+    weeks = _week_heads(view)
+    head = ("Broker", "Signal", *weeks)
     caption = "Counted, not scaled up; in brackets the share of the week that logs cover"
-    return table(head, rows, caption=caption, numbers=view.names)
+    return table(head, rows, caption=caption, numbers=weeks)
 
 
 def _cell(point: Point) -> str:
@@ -316,5 +320,12 @@ def _cluster_table(view: WeekView) -> Markup:
         [title, *("-" if week is None else _format(week.count(signal)) for week in view.weeks)]
         for signal, title in CLUSTER_SIGNALS.items()
     ]  # fmt: skip
-    head = ("Signal", *view.names)
-    return table(head, rows, caption="Of the whole cluster, counted", numbers=view.names)
+    weeks = _week_heads(view)
+    head = ("Signal", *weeks)
+    return table(head, rows, caption="Of the whole cluster, counted", numbers=weeks)
+
+
+def _week_heads(view: WeekView) -> list[str]:
+    """Name weeks so briefly that twelve fit beside each other: the last is the one asked for."""
+    years = {name[:4] for name in view.names}
+    return [name[5:] if len(years) == 1 else f"{name[5:]} {name[:4]}" for name in view.names]

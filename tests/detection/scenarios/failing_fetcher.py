@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
+from forensics.history.log_coverage import SILENT
+from forensics.lib.time_units import SECOND
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario
 
@@ -19,6 +21,12 @@ def failed(second: float = 100) -> Row:
     """Let broker 2 give partition t-0 up."""
     return event(second, "broker-2", "partition_fetch_failed", topic="t", partition=0, broker=2,
                  leader=1)  # fmt: skip
+
+
+def hole(begin: int, end: int) -> Row:
+    """Let the logs of broker 2 have a hole."""
+    return {"node": "broker-2", "role": "broker", "state": SILENT, "why": "no line",
+            "started_at": begin * SECOND, "ended_at": end * SECOND}  # fmt: skip
 
 
 def stopped(
@@ -52,6 +60,10 @@ SCENARIOS = [
     Scenario(NAME, "boundary", "the logs end a minute later", stopped(end=160), [{}]),
     Scenario(NAME, "boundary", "the logs end before that", stopped(end=159)),
     Scenario(NAME, "quiet", "it came back", stopped(back=170)),
+    Scenario(NAME, "quiet", "its broker goes as it is seen again, behind a hole of an hour",
+             stopped(coverage=[hole(110, 3710)], away=[absence(2, "controlled", 3770)])),
+    Scenario(NAME, "boundary", "a minute of it is seen, before the hole and behind",
+             stopped(coverage=[hole(110, 3710)], end=3760), [{}]),
     Scenario(NAME, "boundary", "its broker went half a minute later",
              stopped(away=[absence(2, "crash", 190)])),
     Scenario(NAME, "boundary", "its broker went later than that",

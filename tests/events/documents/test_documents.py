@@ -449,3 +449,19 @@ def test_how_long_ago_a_replica_fetched_may_be_told_in_words(tmp_path: Path) -> 
     assert [(row["controller"], row["log_end"], row["count"]) for row in events] == [
         (3001, 93, 0), (2, 49, 44),
     ]  # fmt: skip
+
+
+def test_settings_below_records_that_begin_as_comments_do_are_no_configuration() -> None:
+    settings = (
+        b"\tacks = 1\n\tclient.id = app\n\tbootstrap.servers = [a:9092]\n\tretries = 5\n" * 20
+    )
+    written = b"#Wed Nov 18 11:38:25 UTC 2026\n"
+    record = (
+        b"####<Nov 18, 2026, 11:38:25,227 AM UTC> <Info> <org.apache.kafka.clients.AbstractConfig>"
+        b" <wls1> <AdminServer> <main> <<anonymous>> <> <> <1795001905227> <BEA-000000> <values: \n"
+    )
+    of_settings = recognise(written + settings, headless=True)
+
+    assert of_settings is not None
+    assert of_settings.name == "configuration"
+    assert recognise(record + settings, headless=True) is None

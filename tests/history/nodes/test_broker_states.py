@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from forensics.history.nodes.broker_states import build_broker_lanes, find_cluster_absences
+from forensics.history.nodes.broker_states import (
+    Absence,
+    Absences,
+    build_broker_lanes,
+    find_cluster_absences,
+)
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import SECOND, read
 
@@ -147,3 +152,28 @@ def test_a_broker_that_stops_or_starts_is_not_called_back_by_the_list() -> None:
     lines = ["1 broker-1 process_stopping", "2 broker-2 brokers_found alive=1,2"]
 
     assert [("stopping", "1..")] == states(1, *lines)
+
+
+@drawn(
+    st.lists(
+        st.tuples(st.integers(1, 2), st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9))),
+        max_size=8,
+    ),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted),
+)
+def test_absences_around_a_time_are_found_in_their_order(
+    given_absences: list[tuple[int, int, int | None]], around: list[int]
+) -> None:
+    every = [
+        Absence(broker, "pause", begin, None if length is None else begin + length, ())
+        for broker, begin, length in given_absences
+    ]
+    begin, end = around
+
+    found = Absences(every).around([1, None, 3], begin, end)
+
+    assert found == [
+        one
+        for one in every
+        if one.broker == 1 and one.begin <= end and (one.end is None or one.end >= begin)
+    ]

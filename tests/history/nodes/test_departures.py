@@ -42,7 +42,11 @@ def span(state: str, begin: float, end: float | None, what: str | None = None) -
 
 
 def dated(
-    tmp_path: Path, spans: list[Span], events: Iterable[Facts], log: str = "server"
+    tmp_path: Path,
+    spans: list[Span],
+    events: Iterable[Facts],
+    log: str | None = "server",
+    unnamed_starts: Iterable[int] = (),
 ) -> list[tuple[str, float]]:
     folder = tmp_path / "events"
     folder.mkdir()
@@ -50,9 +54,9 @@ def dated(
     table = pa.Table.from_pylist(rows, schema=EVENTS)
     pq.write_table(table, folder / "part-0.parquet")
     place: EvidenceRow = {"file": "broker-2/server.log", "line": 1}
-    own = Log("broker-2", "broker", log, 0, 900 * SECOND, (), (), {}, 9, (place, place))
-    covered = Coverage((own,), 0, 900 * SECOND)
-    lanes = date_departures({2: spans}, folder, Clocks({}, {}, ()), covered)
+    own = Log("broker-2", "broker", log or "", 0, 900 * SECOND, (), (), {}, 9, (place, place))
+    covered = Coverage((own,) if log else (), 0, 900 * SECOND)
+    lanes = date_departures({2: spans}, folder, Clocks({}, {}, ()), covered, unnamed_starts)
     return [(one.state, one.begin / SECOND) for one in lanes[2]]
 
 
@@ -104,6 +108,29 @@ def test_a_silent_broker_that_was_fenced_hung_until_it_wrote_again(tmp_path: Pat
 
     # its last heartbeat came 9 s before it was fenced, and the next one would have after 2 s
     assert lanes == [("up", 10), ("paused", (109 + 113) / 2), ("fenced", 126), ("up", 130)]
+
+
+@pytest.mark.parametrize(("started", "state"), [(90, "paused"), (115, "fenced")])
+def test_in_a_shared_file_lines_that_name_a_broker_show_that_it_hung_and_no_start_does(
+    started: int, state: str, tmp_path: Path
+) -> None:
+    own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
+    lanes = dated(tmp_path, fenced(), own, log=None, unnamed_starts=[started * SECOND])
+
+    assert lanes[1][0] == state
+
+
+@pytest.mark.parametrize(("lengths", "begin"), [((6000, 6000), 114.0), ((6000, 9000), 120.0)])
+def test_a_session_that_no_line_places_counts_where_all_are_as_long(
+    lengths: tuple[int, int], begin: float, tmp_path: Path
+) -> None:
+    own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
+    sessions = [
+        event(2, "", "zookeeper_connected", duration_ms=length) | {"node": None}
+        for length in lengths
+    ]
+
+    assert dated(tmp_path, fenced(), [*own, *sessions])[1][1] == begin
 
 
 def test_a_fetch_that_was_never_answered_dates_a_pause(tmp_path: Path) -> None:

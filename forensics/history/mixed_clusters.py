@@ -1,0 +1,265 @@
+"""Tells clusters apart that name no id, or the same one: what one says the others contradict.
+
+A partition has one leader in a leader epoch, and a controller epoch one controller. Where files
+contradict each other in many of them, at the same time, and fall into groups that are each of one
+mind, they are of several clusters. A topic that was created again contradicts what came before it,
+and so does a file that tells of both: these are left out, unless a file says now the one and now
+the other. It then holds lines of several clusters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.errors import ForensicsError
+from forensics.history.cluster_ids import Place as NamedPlace
+from forensics.history.cluster_ids import describe_files, divide_files
+from forensics.lib.arrow_io import read_batches
+
+_STATES = ("partition_state", "leaders_listed")
+_CONTROLLERS = ("controller_elected", "controller_seen")
+_KEY = ("topic", "partition", "epoch")
+_PLACE = ("file", "node")
+_COLUMNS = (
+    "kind", "topic", "partition", "leader", "leader_epoch", "controller", "controller_epoch",
+    "file", "node", "line", "ts",
+)  # fmt: skip
+# So many epochs must be contradicted, of so many partitions: one may be a line that is misread.
+_MIN_EPOCHS, _MIN_PARTITIONS = 3, 2
+# Two clusters agree by chance, but not in nearly all that both tell of.
+_MIN_SHARE = 0.1
+# So many contradicted epochs are looked at.
+_MAX_EPOCHS = 2_000
+# So many places are heard on each of them.
+_MAX_SAYINGS = 60
+
+# A file, and the node that wrote to it.
+Place = tuple[str, str]
+Key = tuple[str, int, int]
+
+
+class _Saying(NamedTuple):
+    """Who leads in an epoch, by one place: at which line first, and from when to when."""
+
+    key: Key
+    leader: int
+    place: Place
+    line: int
+    begin: int
+    end: int
+
+    def __str__(self) -> str:
+        """Quote where it is said."""
+        return f"{self.leader} ({self.place[0]}:{self.line})"
+
+
+class Contradiction(NamedTuple):
+    """What two clusters contradict each other in."""
+
+    epochs: int
+    one: _Saying
+    other: _Saying
+
+    def __str__(self) -> str:
+        """Say what is contradicted, with an example."""
+        topic, partition, epoch = self.one.key
+        whose = f"the leader of {topic}-{partition}" if topic else "the controller"
+        return (
+            f"They contradict each other in {self.epochs:,} epochs: in epoch {epoch} {whose} is"
+            f" {self.one} and {self.other}"
+        )
+
+
+def refuse_contradictions(files: Iterable[str], events: Path) -> None:
+    """Raise an error that names the files of each cluster, if lines prove that it is not one."""
+    found = find_clusters(events)
+    if found is None:
+        return
+    groups, contradiction = found
+    if not groups:
+        raise ForensicsError(
+            f"{contradiction.one.place[0]} has lines of several clusters that no id tells apart."
+            f" {contradiction}, by turns. Give the lines of each cluster in files of their own, or"
+            f" --cluster any to read them as one, whose history is not to be trusted."
+        )
+    names: dict[NamedPlace, set[str]] = {
+        place: {str(number)} for number, group in enumerate(groups) for place in group
+    }
+    clusters, unnamed, above = divide_files(files, names)
+    told = "; ".join(f"{describe_files(one.files, above)}" for one in clusters)
+    rest = f" Nothing tells whose these are: {describe_files(unnamed, above)}." if unnamed else ""
+    raise ForensicsError(
+        f"These are logs of {len(clusters)} clusters that no id tells apart. {contradiction}."
+        f" Of one mind are {told}.{rest} Run the command once for each cluster, with its files"
+        f" alone, or with --cluster any to read them as one, whose history is not to be trusted."
+    )
+
+
+def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradiction] | None:
+    """Find the places of each cluster, if there are several, and what they contradict.
+
+    There are no groups if one place has lines of several clusters.
+    """
+    by_key: dict[Key, list[_Saying]] = defaultdict(list)
+    for saying in _list_sayings(events, _find_disputed(events)):
+        by_key[saying.key].append(saying)
+    turns: dict[Place, list[tuple[_Saying, _Saying]]] = defaultdict(list)
+    for key, sayings in list(by_key.items()):
+        if len({one.place for one in sayings}) < len(sayings):
+            for one, other in _find_turns(sayings):
+                turns[one.place].append((one, other))
+            # Who contradicts itself may have seen a topic that was created again.
+            del by_key[key]
+    for pairs in (turns[place] for place in sorted(turns)):
+        if _is_enough(pairs):
+            return (), Contradiction(len(pairs), *pairs[0])
+    sides = _find_sides(by_key)
+    if sides is None:
+        return None
+    contradicted = list(_contradicted_at_once(by_key, sides))
+    shared = min(_count_shared(events, sides), _MAX_EPOCHS)
+    if not _is_enough(contradicted) or len(contradicted) < _MIN_SHARE * shared:
+        return None
+    groups: dict[int, set[Place]] = defaultdict(set)
+    for place, side in sides.items():
+        groups[side].add(place)
+    ordered = sorted((frozenset(group) for group in groups.values()), key=min)
+    return ordered, Contradiction(len(contradicted), *contradicted[0])
+
+
+def _is_enough(pairs: Sequence[tuple[_Saying, _Saying]]) -> bool:
+    """Return True if so many epochs are contradicted that no misread line did it."""
+    partitions = {one.key[:2] for one, _ in pairs}
+    return len(pairs) >= _MIN_EPOCHS and len(partitions) >= _MIN_PARTITIONS
+
+
+def _find_turns(sayings: Sequence[_Saying]) -> Iterator[tuple[_Saying, _Saying]]:
+    """Yield for each place two sayings of one epoch that it repeats by turns."""
+    found = set()
+    for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+        by_turns = one.begin < other.begin < one.end or other.begin < one.begin < other.end
+        if one.place == other.place and by_turns and one.place not in found:
+            found.add(one.place)
+            yield one, other
+
+
+def _read_leaders(events: Path) -> Iterator[pa.Table]:
+    """Read who says, in which lines, who leads in which epochs."""
+    where = pc.field("kind").isin((*_STATES, *_CONTROLLERS))
+    where &= pc.field("node").is_valid() & pc.field("ts").is_valid()
+    return map(_name_leaders, read_batches(events, list(_COLUMNS), where))
+
+
+def _find_disputed(events: Path) -> pa.Table:
+    """Find the epochs of which several leaders are named: of one cluster there are few or none."""
+    keys = [*_KEY, "leader"]
+    named = [one.group_by(keys, use_threads=False).aggregate([]) for one in _read_leaders(events)]
+    if not named:
+        return pa.table({name: [] for name in _KEY})
+    leaders = pa.concat_tables(named).group_by(list(_KEY), use_threads=False)
+    counted = leaders.aggregate([("leader", "count_distinct")])
+    several = counted.filter(pc.greater(counted["leader_count_distinct"], 1)).select(_KEY)
+    return several.sort_by([(name, "ascending") for name in _KEY]).slice(0, _MAX_EPOCHS)
+
+
+def _list_sayings(events: Path, disputed: pa.Table) -> Iterator[_Saying]:
+    """Yield what each place says of the disputed epochs."""
+    found = [
+        _group(one.join(disputed, list(_KEY), join_type="inner", use_threads=False))
+        for one in (_read_leaders(events) if len(disputed) else ())
+    ]
+    order = [(name, "ascending") for name in (*_KEY, "leader", *_PLACE)]
+    for row in _group(pa.concat_tables(found)).sort_by(order).to_pylist() if found else ():
+        key, place = (row["topic"], row["partition"], row["epoch"]), (row["file"], row["node"])
+        yield _Saying(key, row["leader"], place, row["line"], row["begin"], row["end"])
+
+
+def _count_shared(events: Path, sides: Mapping[Place, int]) -> int:
+    """Count the epochs of which several sides tell."""
+    rows = [{"file": file, "node": node, "side": side} for (file, node), side in sides.items()]
+    places, keys = pa.Table.from_pylist(rows), [*_KEY, "side"]
+    told = [
+        one.join(places, list(_PLACE), join_type="inner").group_by(keys).aggregate([])
+        for one in _read_leaders(events)
+    ]
+    counted = pa.concat_tables(told).group_by(list(_KEY)).aggregate([("side", "count_distinct")])
+    return int(pc.sum(pc.greater(counted["side_count_distinct"], 1)).as_py() or 0)
+
+
+def _name_leaders(batch: pa.RecordBatch) -> pa.Table:
+    """Return who leads a partition, or the cluster, in an epoch; the cluster has no topic."""
+    is_state = pc.is_in(batch["kind"], pa.array(_STATES))
+    times = batch["ts"].cast(pa.int64())
+    table = pa.table(
+        {
+            "topic": pc.if_else(is_state, batch["topic"], ""),
+            "partition": pc.if_else(is_state, batch["partition"], pa.scalar(-1, pa.int32())),
+            "epoch": pc.if_else(is_state, batch["leader_epoch"], batch["controller_epoch"]),
+            "leader": pc.if_else(is_state, batch["leader"], batch["controller"]),
+            "file": batch["file"],
+            "node": batch["node"],
+            "line": batch["line"],
+            "begin": times,
+            "end": times,
+        }
+    )
+    known = [table[name].is_valid() for name in ("topic", "partition", "epoch", "leader")]
+    for one in known[1:]:
+        known[0] = pc.and_(known[0], one)
+    return table.filter(known[0])
+
+
+def _group(table: pa.Table) -> pa.Table:
+    keys, figures = [*_KEY, "leader", *_PLACE], {"line": "min", "begin": "min", "end": "max"}
+    found = table.group_by(keys, use_threads=False).aggregate(list(figures.items()))
+    found = found.select([*keys, *("_".join(one) for one in figures.items())])
+    return found.rename_columns([*keys, *figures])
+
+
+def _find_sides(by_key: Mapping[Key, Sequence[_Saying]]) -> dict[Place, int] | None:
+    """Number the sides of places that contradict each other; None if all are of one mind."""
+    # How much more often two places contradict each other than they agree.
+    discord: dict[Place, Counter[Place]] = defaultdict(Counter)
+    for sayings in by_key.values():
+        for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+            weight = 1 if one.leader != other.leader else -1
+            discord[one.place][other.place] += weight
+            discord[other.place][one.place] += weight
+    sides: dict[Place, int] = {}
+    # Those who contradict most know most.
+    for place in sorted(discord, key=lambda one: (-discord[one].total(), one)):
+        feelings: Counter[int] = Counter()
+        hostile = set()
+        for near, weight in discord[place].items():
+            if near in sides:
+                feelings[sides[near]] += weight
+                hostile |= {sides[near]} if weight > 0 else set()
+        free = sorted(set(sides.values()) - hostile, key=lambda side: (feelings[side], side))
+        sides[place] = free[0] if free else len(set(sides.values()))
+    return sides if len(set(sides.values())) > 1 else None
+
+
+def _contradicted_at_once(
+    by_key: Mapping[Key, Sequence[_Saying]], sides: Mapping[Place, int]
+) -> Iterator[tuple[_Saying, _Saying]]:
+    """Yield two sayings of each epoch that sides contradict, who tell of the topic at one time."""
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for sayings in by_key.values():
+        for saying in sayings:
+            side = saying.key[0], sides[saying.place]
+            low, high = spans.get(side, (saying.begin, saying.end))
+            spans[side] = min(low, saying.begin), max(high, saying.end)
+    for key, sayings in by_key.items():
+        for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+            pair = [spans[key[0], sides[saying.place]] for saying in (one, other)]
+            overlap = min(high for _, high in pair) - max(low for low, _ in pair)
+            if one.leader != other.leader and overlap > 0:
+                yield one, other
+                break

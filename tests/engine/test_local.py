@@ -1,0 +1,102 @@
+"""The engine without Spark: a whole postmortem where there is no Java, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from forensics.cli.app import jobs_folder, make_group
+from forensics.engine.local import LocalEngine
+from forensics.errors import ForensicsError
+from forensics.events.packs import packs_to_json
+from forensics.ingest.read_plan import plan_reading
+from forensics.lib import arrow_io
+from forensics.lib.limits import DEFAULT_LIMITS
+
+SAMPLE = Path(__file__).parents[2] / "sample_logs/391-failed-disk/logs.tar.gz"
+SCHEMA = pa.schema([("kind", pa.string()), ("line", pa.int64())])
+# Runs the command, and says which modules of Spark were loaded for it.
+RUN = """
+import sys
+from forensics.cli.app import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(sorted(name for name in sys.modules if name.startswith("pyspark")))
+"""
+
+
+def test_a_postmortem_needs_neither_java_nor_spark(tmp_path: Path) -> None:
+    environ = {
+        "PATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    command = ["postmortem", str(SAMPLE), "-o", str(tmp_path / "out"), "--engine", "local", "-q"]
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, *command],
+        env=environ, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+    assert (0, "[]\n", "") == (ended.returncode, ended.stdout, ended.stderr)
+    document = json.loads((tmp_path / "out/findings.json").read_text("utf-8"))
+    assert "incident" == document["verdict"]
+    assert "disk-failure" in {one["detector"] for one in document["findings"]}
+    assert (tmp_path / "out/report.html").stat().st_size > 100_000
+
+
+def test_a_large_archive_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    engine, work = LocalEngine(max_bytes=1000), plan_reading([str(SAMPLE)], 1 << 20, DEFAULT_LIMITS)
+
+    with pytest.raises(ForensicsError, match=r"is for 1\.0 kB at most.*Leave --engine out"):
+        engine.scan(work.splits, packs_to_json(()), tmp_path / "scan")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("postmortem", "x", "-o", "out"), ("audit", "x", "--store", "s"),
+     ("timeline", "x", "--broker", "1"), ("rebuild", "s")],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_a_master_is_for_spark(words: tuple[str, ...]) -> None:
+    ended = CliRunner().invoke(
+        make_group(jobs_folder()), [*words, "--engine", "local", "--master", "local[2]"]
+    )
+
+    assert 2 == ended.exit_code
+    assert "--master is Spark's" in ended.output
+
+
+@pytest.mark.parametrize("sizes", [[], [3], [2, 0, 5, 1]])
+def test_batches_are_written_as_one_table(sizes: list[int], tmp_path: Path) -> None:
+    schema = pa.schema([("number", pa.int64())])
+    tables = [pa.record_batch([pa.array(range(size))], schema=schema) for size in sizes]
+    arrow_io.write_batches(iter(tables), schema, tmp_path / "t", rows=4)
+
+    found = pq.read_table(tmp_path / "t")
+    assert [number for size in sizes for number in range(size)] == found["number"].to_pylist()
+    assert schema == found.schema
+
+
+def test_a_file_is_sorted_and_its_groups_are_small(tmp_path: Path) -> None:
+    rows = 2 * arrow_io.ROWS_OF_GROUP
+    kinds = ["started", None, "fenced", "started"] * (rows // 4)
+    table = pa.table([pa.array(kinds), pa.array(range(rows))], schema=SCHEMA)
+    arrow_io.write_table(table, tmp_path / "from")
+
+    LocalEngine().map_batches(
+        tmp_path / "from", tmp_path / "to", lambda batches: batches, SCHEMA, ("kind", "line")
+    )
+
+    (path,) = (tmp_path / "to").glob("*.parquet")
+    found = [(row["kind"] or "~", row["line"]) for row in pq.read_table(path).to_pylist()]
+    assert found == sorted(found)
+    assert pq.read_metadata(path).num_row_groups == 2
