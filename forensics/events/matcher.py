@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from forensics.events.error_codes import canonical_errors
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
-from forensics.ingest.found_layout import UNNAMED
+from forensics.ingest.client_lines import UNNAMED
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
@@ -49,6 +49,15 @@ _NO_LIMIT = frozenset({-(2**63), 2**63 - 1})
 _MOST_DIGITS = 20
 # The kind of events in which a number is beyond all that its column can hold.
 IMPOSSIBLE = "impossible_number"
+
+
+# What Go's loggers leave around a message: level, the name of the library, quotes; and pairs or an
+# object behind it.
+_AROUND = (
+    (r"^(?:(?:DEBUG|INFO|WARN|ERROR)\s+)?(?:\[\w*(?i:kafka|sarama)[^\]\s]*\]:? )?", ""),
+    (r"\s+\{\"[^\n]*\}\s*$", ""),
+    (r"^\"((?:[^\"\\\n]|\\[^\n])*)\"(?:\s+[\w.]+=[^\n]*)?$", r"\1"),
+)
 
 
 def parse_column(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -414,6 +423,8 @@ class Matcher:
         if not len(numbers):
             return
         messages = entries["message"].take(pa.array(numbers))
+        for around, instead in _AROUND if rules is self._of_libraries else ():
+            messages = pc.replace_substring_regex(messages, around, instead)
         takers = np.zeros(len(numbers), np.int64)
         found = []
         for name in sorted(rules):

@@ -10,21 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import Problem
+from forensics.ingest.client_lines import MAYBE_CLIENT_LINE, UNNAMED, Moment, write_client_line
 from forensics.ingest.text_buffer import TextBuffer, to_buffer
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.written_levels import write_levels
 from forensics.ingest.written_times import TimeForm, write_times
 
-# The logger of records whose layout names none; rules decide by the message alone.
-UNNAMED = "unnamed"
-# A line of librdkafka: its facility and client, as its callbacks hand them on, and what it says.
-_CLIENT_LINE = (
-    r"^(?:[\w.:-]+: ){0,2}(?:[^\s\[\]]+#\w+-[0-9]+:? )?(?:(?P<fac>[A-Z_]{2,20}):? )?"
-    r"(?:\[(?P<client>[^\[\]\s|]+)\]:? )?"
-    r"(?P<says>\[thrd:(?s:.*))$"
-)
-# The numbers of syslog, which librdkafka writes for its levels.
-_DIGITS = {b"FATAL": b"2", b"ERROR": b"3", b"WARN": b"4", b"INFO": b"6", b"DEBUG": b"7"}
 # What java.util.logging writes before a message in the line below.
 _LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER", "DEBUG"))
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
@@ -106,7 +97,7 @@ class FoundLayout(Wrapper):
             else:
                 logger = pc.fill_null(fields.field("logger"), b"")
             return pc.binary_join_element_wise(b"[", times, b"] (", logger, b") ", ends, b"")
-        client = _client_lines(times, zoned, levels, fields, has_logger=self.names_logger)
+        client = _client_lines(times, zoned, levels, fields)
         utc = pc.if_else(pa.array(zoned), pa.scalar(b"Z", pa.binary()), b"")
         times = pc.binary_join_element_wise(times, utc, b"")
         message = fields.field("message")
@@ -125,51 +116,25 @@ class FoundLayout(Wrapper):
         return pc.binary_join_element_wise(written, fields.field("end"), b"")
 
 
-def holds_client_line(messages: pa.Array) -> npt.NDArray[np.bool_]:
-    """Say which messages are lines of librdkafka, which other programs put into their own logs."""
-    flags: npt.NDArray[np.bool_] = pc.match_substring_regex(messages, _CLIENT_LINE).to_numpy(
-        zero_copy_only=False
-    )
-    return flags
-
-
 def _client_lines(
-    times: pa.Array,
-    zoned: npt.NDArray[np.bool_],
-    levels: pa.Array,
-    fields: pa.StructArray,
-    *,
-    has_logger: bool,
+    times: pa.Array, zoned: npt.NDArray[np.bool_], levels: pa.Array, fields: pa.StructArray
 ) -> pa.Array | None:
-    """Write the lines of librdkafka as it writes them itself; null where there is none."""
+    """Write the lines of client libraries as they do themselves; null where there is none."""
     message = fields.field("message")
-    if not pc.any(pc.match_substring(message, "[thrd:")).as_py():
+    maybe = pc.match_substring_regex(message, MAYBE_CLIENT_LINE)
+    rows = np.flatnonzero(maybe.to_numpy(zero_copy_only=False))
+    if not len(rows):
         return None
-    parts = pc.extract_regex(message, _CLIENT_LINE)
-    fac, client, says = (pc.fill_null(parts.field(one), b"") for one in ("fac", "client", "says"))
-    if fields.type.get_field_index("logger") >= 0:
-        # A facility may have been taken for the logger.
-        logger = pc.fill_null(fields.field("logger"), b"")
-        facility = pc.match_substring_regex(logger, "^[A-Z_]{2,20}$")
-        fac = pc.if_else(pc.and_(pc.equal(fac, b""), facility), logger, fac)
-    numbers = levels.dictionary_encode()
-    digits = pa.array(
-        [_DIGITS.get(one, b"6") for one in numbers.dictionary.to_pylist()], pa.binary()
-    ).take(numbers.indices)
-    second = pc.binary_slice(times, 0, 19)
-    millis = pc.binary_slice(times, 20, 23)
-    moments = second.cast(pa.string()).cast(pa.timestamp("s")).cast(pa.int64())
-    epoch = moments.cast(pa.string()).cast(pa.binary())
-    join = pc.binary_join_element_wise
-    own = join(b"%", digits, b"|", epoch, b".", millis, b"|", fac, b"|", client, b"| ", says, b"")
-    local = join(digits, b"|", second, b".", millis, b"|", client, b"|", fac, b"| ", says, b"")
-    zone = pc.if_else(pa.array(zoned), b"Z", b"")
-    logger = pc.if_else(pc.equal(fac, b""), UNNAMED.encode(), fac)
-    bare = join(b"[", times, zone, b"] ", levels, b" ", says, b" (", logger, b")", b"")
-    whole = pc.and_(pc.not_equal(fac, b""), pc.not_equal(client, b""))
-    written = pc.if_else(whole, pc.if_else(pa.array(zoned), own, local), bare)
-    named = pc.not_equal(fac, b"") if has_logger else True
-    return pc.if_else(pc.and_(parts.is_valid(), named), written, pa.scalar(None, pa.binary()))
+    has_logger = fields.type.get_field_index("logger") >= 0
+    loggers = fields.field("logger") if has_logger else pa.nulls(len(fields), pa.binary())
+    columns = [one.take(pa.array(rows)).to_pylist() for one in (message, levels, times, loggers)]
+    written: list[bytes | None] = [None] * len(fields)
+    for row, values in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
+        # Latin-1 keeps every byte as it is.
+        says, level, time, logger = ((one or b"").decode("latin-1") for one in values)
+        line = write_client_line(says, Moment(time, level, bool(zoned[row])), logger)
+        written[row] = None if line is None else line.encode("latin-1")
+    return pa.array(written, pa.binary())
 
 
 def found_layout(pattern: str, shown: str, time: TimeForm, tail: str | None = None) -> FoundLayout:

@@ -16,6 +16,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from forensics.ingest.client_lines import (
+    KAFKAJS,
+    THREAD,
+    Moment,
+    is_of_kafkajs,
+    keys_of_kafkajs,
+    write_client_line,
+)
 from forensics.ingest.wrapper_base import GUESSED
 
 # Deeper nests hold nothing of a record; no hostile object costs more.
@@ -71,7 +79,7 @@ _STORED_LINES = {"log", "textpayload", "logmessage", "logentry", "raw", "line"}
 # Stands where a record names no logger.
 _NO_LOGGER = "-"
 # kafkajs writes its own lines as objects, and rules read them as they are.
-_OBJECTS_AS_LINES = {"kafkajs"}
+_OBJECTS_AS_LINES = {KAFKAJS}
 _PARTS_OF_OBJECTS = {"message", "time", "level", "logger", "host"}
 # What Kafka's own brackets hold; Filebeat writes "unknown" where a message has none.
 _COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
@@ -142,6 +150,8 @@ class ReadObject(NamedTuple):
 # their order counts, then their depth. The less the better.
 _Rank = tuple[int, int, int]
 _Roles = tuple[tuple[str, int], ...]
+# Level, time, logger, message.
+_Parts = tuple[str, str, str, str]
 _Plan = list[tuple[str, str, int, _Roles]]
 
 
@@ -268,6 +278,8 @@ class ObjectReader:
         if stamp is None or level is None:
             return None
         logger = values.get("logger")
+        if THREAD in message or is_of_kafkajs(message, node):
+            return self._write_client_line(node, (level, stamp, str(logger), message))
         if logger is None:
             # Stores guess a level for any line: only one that its program gave makes a record.
             guessed = fold_key(self.names["level"][found.ranks["level"][1]]) in _GUESSED_LEVELS
@@ -295,9 +307,18 @@ class ObjectReader:
             below += f"\n{stack}"
         return f"[{stamp}] {level} {first.rstrip(chr(13))} ({logger}){below}"
 
-    def _write_object(
-        self, node: Mapping[str, Any], parts: tuple[str, str, str, str]
-    ) -> str | None:
+    def _write_client_line(self, node: Mapping[str, Any], parts: _Parts) -> str | None:
+        """Write the line of a library that an application logged; the keys may hold its parts."""
+        level, stamp, logger, message = parts
+        if THREAD not in message:
+            own = node if logger in _OBJECTS_AS_LINES else keys_of_kafkajs(node)
+            return self._write_object(own, (level, stamp, KAFKAJS, message))
+        told = {fold_key(key): node[key] for key in node if isinstance(node[key], str)}
+        facility, client = told.get("fac") or told.get("facility", ""), told.get("name", "")
+        moment = Moment(f"{stamp}000", level)
+        return write_client_line(message, moment, facility, client if "#" in client else "")
+
+    def _write_object(self, node: Mapping[str, Any], parts: _Parts) -> str | None:
         """Write an object in the order of its writer; None if that is how it stands there."""
         level, stamp, logger, message = parts
         moment = f"{stamp[:10]}T{stamp[11:19]}.{stamp[20:]}Z"

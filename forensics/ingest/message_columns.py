@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from forensics.ingest.client_lines import KAFKAJS_MODULES
 from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_parts
 
 # Nearly all lines have a column; messages alone agree in less.
@@ -24,7 +25,7 @@ _LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
 _INSIDE = r"[^\[\]\n]*"
 _SQUARE = re.compile(rf"\[({_INSIDE})\](?=[\s:\[]|$)")
 # Brackets that Kafka's own messages begin with name what they speak of.
-_OWN_BRACKET = re.compile(r"=|^thrd:|[a-z] (?:on |id )?.*[0-9]$")
+OWN_BRACKET = re.compile(rf"=|^thrd:|[a-z] (?:on |id )?.*[0-9]$|^(?:{'|'.join(KAFKAJS_MODULES)})$")
 _PAIR_KEY = re.compile(r"([A-Za-z_][\w.@-]*)(=|: )")
 _VALUES = (r'"(?:[^"\\\n]|\\[^\n])*"', r"'[^'\n]*'", r"[^,\n]*", r"[^\s,;]*")
 _BETWEEN_PAIRS = r"(?:, ?|; ?|[ \t]+)"
@@ -203,7 +204,7 @@ class LinePattern:
         inside = [match[1] for match in found if match]
         if len(inside) < 2 or len(inside) < _AGREE * len(found):
             return False
-        own = sum(_OWN_BRACKET.search(one) is not None for one in inside)
+        own = sum(OWN_BRACKET.search(one) is not None for one in inside)
         if own > _OWN_SHARE * len(inside) or named:
             return False
         # Kafka's own brackets hold an equals sign; lines of another layout may have those.

@@ -142,7 +142,7 @@ def detect_wrappers(
             learned = [one.learn(raw) for one in known if isinstance(one, JsonWrapper)]
             found = [one for one in learned if one is not None]
             best = _find_best(found, sample, raw, signatures)
-        if best is None and (prefix := _find_before_objects(known, raw)):
+        if best is None and (prefix := _find_before_objects(known, raw, signatures)):
             best = _find_best([prefix], sample, raw, signatures)
         if best is None:
             break
@@ -179,14 +179,17 @@ def _find_best(
     return None if best is None else best[1:]
 
 
-def _find_before_objects(wrappers: Sequence[Wrapper], raw: Sequence[bytes]) -> Wrapper | None:
-    """Find what stands before objects at the ends of most lines, if the objects hold lines."""
+def _find_before_objects(
+    wrappers: Sequence[Wrapper], raw: Sequence[bytes], signatures: Sequence[Signature]
+) -> Wrapper | None:
+    """Find what stands before objects at the ends of most lines, if they are or hold records."""
     readers = [one for one in wrappers if type(one) is JsonWrapper]
     fronts = []
     for line in raw:
         begin = line.find(b'{"', 1, _MAX_FRONT)
         if begin > 0 and line.rstrip()[-1:] in (b"}", b"]"):
-            told = [reader.open(line[begin:]) for reader in readers]
+            inside = to_texts(find_lines(line[begin:], final=True))
+            told = [_are_records(inside, signatures), *(one.open(line[begin:]) for one in readers)]
             fronts += [line[:begin].decode("utf-8", "replace") for one in told if one][:1]
     if 2 * len(fronts) <= len(raw):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -11,15 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.found_layout import holds_client_line
+from forensics.ingest.client_lines import THREAD
 from forensics.ingest.layout_inference import holds_logger
-from forensics.ingest.message_columns import leads_with_column
+from forensics.ingest.message_columns import OWN_BRACKET, leads_with_column
 from forensics.ingest.record_starts import Flags, Signature
 from forensics.parsing.layouts import Layout
 
-# A thread in brackets, before the message: Kafka's own brackets say what they name.
+# A thread in brackets, before the message.
 _BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
-_OWN_BRACKET = re.compile(rb"=|[a-z] (?:on |id )?.*[0-9]$")
 _LIKELY_SHARE = 0.3
 _MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
 _RUN = 12
@@ -70,13 +68,14 @@ class LayoutJudge:
             padded = pc.fill_null(pc.starts_with(texts, b" "), False).to_numpy(zero_copy_only=False)
             fits &= ~padded
             if "client" not in layout.template.fields and not layout.ends_with_logger:
-                fits &= ~holds_client_line(pc.fill_null(texts, b""))
+                held = pc.match_substring(pc.fill_null(texts, b""), THREAD)
+                fits &= ~held.to_numpy(zero_copy_only=False)
         if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
             # Where the logger stands in front, any word could be taken for one.
             names = fields.field("logger").filter(pa.array(fits)).to_pylist()
             likely = sum(self._is_likely(name.decode("utf-8", "replace")) for name in names)
             fits &= likely >= _LIKELY_SHARE * len(names)
-            if likely and "message" in layout.template.fields:
+            if likely and "message" in layout.template.fields and not layout.is_object:
                 texts = fields.field("message").filter(pa.array(fits)).to_pylist()
                 said = [(text or b"").decode("utf-8", "replace") for text in texts]
                 if leads_with_column(said, partial(holds_logger, loggers=self.loggers)):
@@ -108,4 +107,5 @@ def _are_threads(messages: Sequence[bytes]) -> bool:
     inside = fields.drop_null().field("inside").to_pylist()
     if len(inside) < _THREAD_SHARE * len(messages):
         return False
-    return sum(_OWN_BRACKET.search(one) is not None for one in inside) <= _OWN_SHARE * len(inside)
+    named = [OWN_BRACKET.search(one.decode("utf-8", "replace")) for one in inside]
+    return sum(one is not None for one in named) <= _OWN_SHARE * len(inside)

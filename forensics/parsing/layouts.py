@@ -51,6 +51,11 @@ class Layout:
         return self.time_offset + len(self.time.shape) + len(between) if fixed else None
 
     @property
+    def is_object(self) -> bool:
+        """Whether its lines are JSON objects, whose keys say what is what."""
+        return self.time.shape.startswith("{")
+
+    @property
     def ends_with_logger(self) -> bool:
         """Whether a first line ends with the logger in parentheses, which the prefilter uses."""
         return self.template.source.endswith(("({logger:logger})", "({logger:logger}{:place})"))

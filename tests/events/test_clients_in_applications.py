@@ -42,6 +42,9 @@ OF_GO: dict[str, Line] = {
     "logrus": lambda t, m: f'time="{stamp(t)}401361Z" level=info msg="{m}\\n"',
     "zap": lambda t, m: as_json(level="info", ts=t.timestamp(), caller="kafka/log.go:53", msg=m),
     "slog": lambda t, m: as_json(time=f"{stamp(t)}000001Z", level="INFO", msg=m),
+    "slog in quotes": lambda t, m: f'time={stamp(t)}Z level=INFO msg="{m}" logger=sarama',
+    "slog after log": lambda t, m: f"{t:%Y/%m/%d %H:%M:%S} INFO {m}",
+    "zap console": lambda t, m: f'{stamp(t)}Z\tinfo\tkafkaexporter\t{m}\t{{"kind": "exporter"}}',
     "go-kit": lambda t, m: f'ts={stamp(t)}Z caller=log.go:10 level=info component=kafka msg="{m}"',
 }
 OF_PYTHON: dict[str, Line] = {
@@ -52,6 +55,58 @@ OF_PYTHON: dict[str, Line] = {
         event=m, logger="app.worker", level="warning", timestamp=f"{stamp(t)}123Z"
     ),
 }
+
+
+SAYS = "127.0.0.1:19002/2: Disconnected: connection reset by peer (after 13605ms in state UP)"
+RDKAFKA = (("client_disconnected", f"[thrd:127.0.0.1:19002/2]: {SAYS}"),)
+OF_RDKAFKA: dict[str, Line] = {
+    "ClickHouse": lambda t, m: (
+        f"{stamp(t).replace('-', '.').replace('T', ' ')}518 [ 1135276 ] {{}} <Warning> StorageKafka"
+        f" (db.queue): [client.id:ClickHouse-23f4] [rdk:FAIL] {m}"
+    ),
+    "Fluent Bit": lambda t, m: (
+        f"[{t:%Y/%m/%d %H:%M:%S}] [ warn] [output:kafka:kafka.0] app#producer-1: {m}"
+    ),
+    "level and facility": lambda t, m: (
+        f"[{stamp(t).replace('T', ' ')}] [27540] [error]ut.c:27(on_log):"
+        f" RDKAFKA-4-FAIL: app#producer-1: {m}"
+    ),
+    "its own line in a message": lambda t, m: as_json(
+        level="warn", ts=t.timestamp(), msg=f"got %4|{t.timestamp():.3f}|FAIL|app#producer-1| {m}"
+    ),
+    ".NET": lambda t, m: as_json(
+        Timestamp=f"{stamp(t)}Z", LogLevel="Warning", Category="MyApp.KafkaConsumer",
+        Message=f"FAIL app#producer-1 {m}", State={"Message": m, "Facility": "FAIL"},
+    ),
+    "Serilog": lambda t, m: as_json(
+        **{"@t": f"{stamp(t)}0000Z", "@l": "Warning"},
+        Facility="FAIL", Name="app#producer-1", Message=m,
+    ),
+    "node-rdkafka": lambda t, m: (
+        f"{stamp(t)}Z  ERROR: Log:" + as_json(severity=4, fac="FAIL", message=m)
+    ),
+}  # fmt: skip
+BROKER = {"broker": "kafka2:9092", "clientId": "my-app"}
+KAFKAJS = (("client_disconnected", "[Connection] Connection timeout"),)
+OF_KAFKAJS: dict[str, Line] = {
+    "concurrently": lambda t, m: "[0] " + kafkajs(t, m),
+    "pm2": lambda t, m: "0|my-app  | " + kafkajs(t, m),
+    "compose": lambda t, m: "api_1   | " + kafkajs(t, m),
+    "NestJS": lambda t, m: (
+        f"[Nest] 124  - {t:%m/%d/%Y, %I:%M:%S %p}   ERROR [ClientKafka] ERROR {m} "
+        + as_json(timestamp=f"{stamp(t)}Z", logger="kafkajs", **BROKER)
+    ),
+    "log4js": lambda t, m: f"[{stamp(t)}] [ERROR] kafkajs - {m} {as_json(**BROKER)}",
+    "winston": lambda t, m: as_json(
+        level="error", message=m, timestamp=f"{stamp(t)}Z", service="orders", **BROKER
+    ),
+}
+
+
+def kafkajs(time: datetime, message: str) -> str:
+    return as_json(
+        level="ERROR", timestamp=f"{stamp(time)}Z", logger="kafkajs", message=message, **BROKER
+    )
 
 
 def read(folder: Path, lines: list[str], name: str = "client.log") -> list[tuple[str, datetime]]:
@@ -81,6 +136,16 @@ def test_the_message_alone_tells_a_library_of_go(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("name", OF_PYTHON)
 def test_the_message_alone_tells_a_library_of_python(tmp_path: Path, name: str) -> None:
     check(tmp_path, OF_PYTHON[name], PYTHON)
+
+
+@pytest.mark.parametrize("name", OF_RDKAFKA)
+def test_the_parts_of_a_line_of_librdkafka_are_put_together(tmp_path: Path, name: str) -> None:
+    check(tmp_path, OF_RDKAFKA[name], RDKAFKA)
+
+
+@pytest.mark.parametrize("name", OF_KAFKAJS)
+def test_an_object_of_kafkajs_is_read_behind_anything(tmp_path: Path, name: str) -> None:
+    check(tmp_path, OF_KAFKAJS[name], KAFKAJS)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from forensics.events.layout_stretches import OF_FOUND_LAYOUTS
-from forensics.parsing.layouts import load_layouts
+from forensics.parsing.layouts import OF_FOUND_LAYOUTS, load_layouts
 from forensics.report.exports.lnav import NAME
 from jobs.export import command
 
