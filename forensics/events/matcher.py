@@ -316,7 +316,6 @@ class Matcher:
             for wording in rule.wordings:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
-        self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
         rules = [rule for pairs in self._by_logger.values() for rule, _ in pairs]
         self._rules = {rule.id: rule for rule in rules if ANY_LOGGER not in rule.loggers}
         self._of_libraries = {
@@ -388,11 +387,9 @@ class Matcher:
         self, entries: pa.RecordBatch, logger: str, numbers: Rows, likely: Likely
     ) -> Iterator[MatchedEvents]:
         """Match as `_match_logger` does, but ask each wording only for the likely messages."""
-        hits = self._hits[logger]
         free = np.zeros(len(entries), np.bool_)
         free[numbers] = True
-        for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
-            rule, wording = self._by_logger[logger][number]
+        for rule, wording in self._by_logger[logger]:
             rows = likely.find(wording.template.probe)
             rows = rows[free[rows]]
             if not len(rows):
@@ -400,7 +397,6 @@ class Matcher:
             rows, fields = self._match_wording(entries["message"], wording, rows)
             if len(rows):
                 yield from _build_matched(rows, entries, fields, rule, wording)
-                hits[number] += len(rows)
                 free[rows] = False
 
     def _find_strange(self, entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> Rows:
@@ -480,18 +476,14 @@ class Matcher:
     def _match_logger(
         self, entries: pa.RecordBatch, logger: str, numbers: Rows, messages: pa.Array
     ) -> Iterator[MatchedEvents]:
-        hits = self._hits[logger]
-        # No line is taken twice, so the order is free: the wordings that were most frequent so far
-        # come first, and leave little for the others.
-        for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
+        # Where two wordings fit a line the first one takes it, whatever was read before.
+        for rule, wording in self._by_logger[logger]:
             if not len(numbers):
                 return
-            rule, wording = self._by_logger[logger][number]
             rows, fields = self._match_wording(messages, wording)
             if not len(rows):
                 continue
             yield from _build_matched(numbers[rows], entries, fields, rule, wording)
-            hits[number] += len(rows)
             left = np.ones(len(numbers), np.bool_)
             left[rows] = False
             numbers, messages = numbers[left], messages.filter(pa.array(left))
