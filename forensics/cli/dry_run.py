@@ -118,7 +118,7 @@ def _preview(work: ReadPlan, settings: Settings) -> Preview:
     rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))
     return Preview(
         rows, work.problems, tuple(partly), sum(split.bytes for split in work.splits), cores,
-        _estimate_seconds(work, cores, text / taken if taken else 1e6),
+        _estimate_seconds(work, cores, text / taken if text and taken else 1e6),
     )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from forensics.ingest.written_times import TimeForm, write_times
 
 # What java.util.logging writes before a message in the line below.
 _LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER", "DEBUG"))
+# A record that ends as those of Kafka do has an empty tail.
+_USUAL_TAIL = r"[ \t]*\(([^()\s]+)\)$"
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
 
 
@@ -91,11 +93,11 @@ class FoundLayout(Wrapper):
         levels = write_levels(fields.field("level") if "level" in names else constant(b""))
         if self.is_above:
             ends = pc.binary_join_element_wise(levels, b": ", b"") if "level" in names else b""
-            if self.tail:
-                end = rf"^(?s:.*?){self.tail}"
-                logger = pc.replace_substring_regex(fields.field("message"), end, r"\1")
-            else:
+            if "logger" in names:
                 logger = pc.fill_null(fields.field("logger"), b"")
+            else:
+                end = rf"^(?s:.*?){self.tail or _USUAL_TAIL}"
+                logger = pc.replace_substring_regex(fields.field("message"), end, r"\1")
             return pc.binary_join_element_wise(b"[", times, b"] (", logger, b") ", ends, b"")
         client = _client_lines(times, zoned, levels, fields)
         utc = pc.if_else(pa.array(zoned), pa.scalar(b"Z", pa.binary()), b"")

@@ -74,7 +74,8 @@ _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
 # A head that was written anew, with little between its level and its logger; nearly all such heads
 # have their messages in the lines below, which differ more than what the heads say.
-_HEAD_ABOVE = r"^\[[0-9][^\]]*[0-9]\] \S+ ([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
+_WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]\] \S+ "
+_HEAD_ABOVE = _WRITTEN_HEAD + r"([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
 _BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
 _SPACE, _ESCAPE, _FEW = 32, 27, 8
 
@@ -325,9 +326,11 @@ class WindowReader:
         if len(rows) < _FEW:
             return stack
         below = texts.take(pa.array(rows + 1))
-        plain = pc.match_substring_regex(below, r"^[^\s]").to_numpy(zero_copy_only=False)
-        alone = plain & ~is_head[rows + 1]
-        if alone.sum() < _BELOW_SHARE * len(rows):
+        is_message = pc.and_(
+            pc.match_substring_regex(below, r"^[^\s]"),
+            pc.invert(pc.match_substring_regex(below, _WRITTEN_HEAD)),
+        )
+        if pc.sum(is_message).as_py() < _BELOW_SHARE * len(rows):
             return stack
         above = [
             _DIGITS.sub("0", one.decode("utf-8", "replace")) for one in texts.take(rows).to_pylist()

@@ -90,6 +90,14 @@ def test_a_broken_archive_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert "binary, not a log" in told["noise.bin"]
 
 
+def test_files_that_are_empty_are_told(tmp_path: Path) -> None:
+    (tmp_path / "server.log").touch()
+    done = call(str(tmp_path), "--dry-run")
+
+    assert 0 == done.exit_code
+    assert "1 files, 0 B to read" in done.stdout
+
+
 def test_it_writes_nothing_and_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
