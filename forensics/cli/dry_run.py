@@ -28,7 +28,7 @@ from forensics.ingest.read_plan import (
     estimate_text_bytes,
     plan_inputs,
 )
-from forensics.lib.text_format import format_bytes, quantity, rough_duration
+from forensics.lib.text_format import count, format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
 # How much is read of each file on disk, and of each text in it.
@@ -82,7 +82,7 @@ class Preview:
         named = (row["node"].split(", ") for row in self.rows if row["role"] and row["node"])
         nodes = sorted({node for names in named for node in names})
         known = ", ".join(nodes) or "none known"
-        yield f"{len(self.rows)} files, {format_bytes(self.bytes)} to read; nodes: {known}"
+        yield f"{count(len(self.rows), 'file')}, {format_bytes(self.bytes)} to read; nodes: {known}"
         fast, slow = map(rough_duration, self.seconds)
         cores = quantity(self.cores, "core")
         yield f"would take between {fast} and {slow} on {cores}"

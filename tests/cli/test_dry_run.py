@@ -95,7 +95,7 @@ def test_files_that_are_empty_are_told(tmp_path: Path) -> None:
     done = call(str(tmp_path), "--dry-run")
 
     assert 0 == done.exit_code
-    assert "1 files, 0 B to read" in done.stdout
+    assert "1 file, 0 B to read" in done.stdout
 
 
 def test_it_writes_nothing_and_needs_no_folder(

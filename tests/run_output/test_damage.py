@@ -160,6 +160,15 @@ def test_pages_that_are_damaged_behind_a_sound_footer_name_their_table(out: Path
         open_run(out).tables.read("leadership", ["topic", "partition", "leader", "started_at"])
 
 
+def test_a_column_that_is_another_in_a_group_of_rows_ends_no_process(out: Path) -> None:
+    # Its type and its list of encodings, as a footer says them of each column in each group.
+    text, number = b"\x15\x0c\x19", b"\x15\x02\x19"
+    part(lambda data: data.replace(text, number))(out)
+
+    with pytest.raises(ForensicsError, match="topic is INT32 in a group of rows"):
+        open_run(out)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
