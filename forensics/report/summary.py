@@ -70,7 +70,8 @@ def explain_why(run: RunOutput) -> list[SummaryLine]:
     if not sentences:
         worst = run.incidents[0]
         sentences = [first_sentences(worst.explanation, 2) or "The logs do not say why."]
-    text = shorten_names(" ".join(sentences[:3]))
+    # Of two things that began it in the same way the same is said.
+    text = shorten_names(" ".join(list(dict.fromkeys(sentences))[:3]))
     has_chain = bool(run.document.get("chains"))
     return [SummaryLine(text, "happened" if has_chain else "", "Cause chain" if has_chain else "")]
 

@@ -101,6 +101,16 @@ def test_why_names_the_triggers_in_order_and_the_guardrail(unclean: Path) -> Non
     assert "Not known Why brokers 2 and 1 crashed." in says
 
 
+def test_why_says_nothing_twice(unclean: Path) -> None:
+    story = "The address leads nowhere. The broker is well."
+    found = finding("F-1", "unreachable-listener", "medium", brokers=[1], explanation=story,
+                    title="3 clients cannot reach broker 1",
+                    **{"from": iso(50_000), "to": iso(60_000)})  # fmt: skip
+    says = draw(unclean, found, trigger=[trigger("F-1", 1, 50_000, "config")])
+
+    assert says.count(story) == 1
+
+
 def test_one_thing_to_do_for_several_brokers_is_one_action(unclean: Path) -> None:
     """Nor is anybody told to look for what is over."""
     found = [crashed("F-2", 2, 45_000), crashed("F-3", 1, 59_000)]
