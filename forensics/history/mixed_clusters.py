@@ -1,10 +1,10 @@
 """Tells clusters apart that name no id, or the same one: what one says the others contradict.
 
 A partition has one leader in a leader epoch, and a controller epoch one controller. Where files
-contradict each other in many of them, at the same time, and fall into groups that are each of one
-mind, they are of several clusters. A topic that was created again contradicts what came before it,
-and so does a file that tells of both: these are left out, unless a file says now the one and now
-the other. It then holds lines of several clusters.
+contradict each other in many of them, at the same time, and fall into groups that agree within
+themselves, they are of several clusters. A topic that was created again contradicts what came
+before it, and so does a file that tells of both: these are left out, unless a file says now the one
+and now the other. It then holds lines of several clusters.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _MIN_EPOCHS, _MIN_PARTITIONS = 3, 2
 _MIN_SHARE = 0.1
 # So many contradicted epochs are looked at.
 _MAX_EPOCHS = 2_000
-# So many places are heard on each of them.
-_MAX_SAYINGS = 60
+# So many claims are compared for each of them.
+_MAX_CLAIMS = 60
 
 # A file, and the node that wrote to it.
 Place = tuple[str, str]
 Key = tuple[str, int, int]
 
 
-class _Saying(NamedTuple):
+class _Claim(NamedTuple):
     """Who leads in an epoch, by one place: at which line first, and from when to when."""
 
     key: Key
@@ -64,8 +64,8 @@ class Contradiction(NamedTuple):
     """What two clusters contradict each other in."""
 
     epochs: int
-    one: _Saying
-    other: _Saying
+    one: _Claim
+    other: _Claim
 
     def __str__(self) -> str:
         """Say what is contradicted, with an example."""
@@ -97,8 +97,8 @@ def refuse_contradictions(files: Iterable[str], events: Path) -> None:
     rest = f" Nothing tells whose these are: {describe_files(unnamed, above)}." if unnamed else ""
     raise ForensicsError(
         f"These are logs of {len(clusters)} clusters that no id tells apart. {contradiction}."
-        f" Of one mind are {told}.{rest} Run the command once for each cluster, with its files"
-        f" alone, or with --cluster any to read them as one, whose history is not to be trusted."
+        f" Their files: {told}.{rest} Run the command once for each cluster, with its files alone,"
+        f" or with --cluster any to read them as one, whose history is not to be trusted."
     )
 
 
@@ -107,13 +107,13 @@ def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradicti
 
     There are no groups if one place has lines of several clusters.
     """
-    by_key: dict[Key, list[_Saying]] = defaultdict(list)
-    for saying in _list_sayings(events, _find_disputed(events)):
-        by_key[saying.key].append(saying)
-    turns: dict[Place, list[tuple[_Saying, _Saying]]] = defaultdict(list)
-    for key, sayings in list(by_key.items()):
-        if len({one.place for one in sayings}) < len(sayings):
-            for one, other in _find_turns(sayings):
+    by_key: dict[Key, list[_Claim]] = defaultdict(list)
+    for claim in _list_claims(events, _find_disputed(events)):
+        by_key[claim.key].append(claim)
+    turns: dict[Place, list[tuple[_Claim, _Claim]]] = defaultdict(list)
+    for key, claims in list(by_key.items()):
+        if len({one.place for one in claims}) < len(claims):
+            for one, other in _find_turns(claims):
                 turns[one.place].append((one, other))
             # Who contradicts itself may have seen a topic that was created again.
             del by_key[key]
@@ -134,16 +134,16 @@ def find_clusters(events: Path) -> tuple[Sequence[frozenset[Place]], Contradicti
     return ordered, Contradiction(len(contradicted), *contradicted[0])
 
 
-def _is_enough(pairs: Sequence[tuple[_Saying, _Saying]]) -> bool:
+def _is_enough(pairs: Sequence[tuple[_Claim, _Claim]]) -> bool:
     """Return True if so many epochs are contradicted that no misread line did it."""
     partitions = {one.key[:2] for one, _ in pairs}
     return len(pairs) >= _MIN_EPOCHS and len(partitions) >= _MIN_PARTITIONS
 
 
-def _find_turns(sayings: Sequence[_Saying]) -> Iterator[tuple[_Saying, _Saying]]:
-    """Yield for each place two sayings of one epoch that it repeats by turns."""
+def _find_turns(claims: Sequence[_Claim]) -> Iterator[tuple[_Claim, _Claim]]:
+    """Yield for each place two claims of one epoch that it repeats by turns."""
     found = set()
-    for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+    for one, other in combinations(claims[:_MAX_CLAIMS], 2):
         by_turns = one.begin < other.begin < one.end or other.begin < one.begin < other.end
         if one.place == other.place and by_turns and one.place not in found:
             found.add(one.place)
@@ -158,7 +158,7 @@ def _read_leaders(events: Path) -> Iterator[pa.Table]:
 
 
 def _find_disputed(events: Path) -> pa.Table:
-    """Find the epochs of which several leaders are named: of one cluster there are few or none."""
+    """Find the epochs for which several leaders are named; one cluster has few or none."""
     keys = [*_KEY, "leader"]
     named = [one.group_by(keys, use_threads=False).aggregate([]) for one in _read_leaders(events)]
     if not named:
@@ -169,7 +169,7 @@ def _find_disputed(events: Path) -> pa.Table:
     return several.sort_by([(name, "ascending") for name in _KEY]).slice(0, _MAX_EPOCHS)
 
 
-def _list_sayings(events: Path, disputed: pa.Table) -> Iterator[_Saying]:
+def _list_claims(events: Path, disputed: pa.Table) -> Iterator[_Claim]:
     """Yield what each place says of the disputed epochs."""
     found = [
         _group(one.join(disputed, list(_KEY), join_type="inner", use_threads=False))
@@ -178,7 +178,7 @@ def _list_sayings(events: Path, disputed: pa.Table) -> Iterator[_Saying]:
     order = [(name, "ascending") for name in (*_KEY, "leader", *_PLACE)]
     for row in _group(pa.concat_tables(found)).sort_by(order).to_pylist() if found else ():
         key, place = (row["topic"], row["partition"], row["epoch"]), (row["file"], row["node"])
-        yield _Saying(key, row["leader"], place, row["line"], row["begin"], row["end"])
+        yield _Claim(key, row["leader"], place, row["line"], row["begin"], row["end"])
 
 
 def _count_shared(events: Path, sides: Mapping[Place, int]) -> int:
@@ -223,42 +223,42 @@ def _group(table: pa.Table) -> pa.Table:
     return found.rename_columns([*keys, *figures])
 
 
-def _find_sides(by_key: Mapping[Key, Sequence[_Saying]]) -> dict[Place, int] | None:
-    """Number the sides of places that contradict each other; None if all are of one mind."""
+def _find_sides(by_key: Mapping[Key, Sequence[_Claim]]) -> dict[Place, int] | None:
+    """Number the sides of places that contradict each other; None if all agree."""
     # How much more often two places contradict each other than they agree.
-    discord: dict[Place, Counter[Place]] = defaultdict(Counter)
-    for sayings in by_key.values():
-        for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
+    disputes: dict[Place, Counter[Place]] = defaultdict(Counter)
+    for claims in by_key.values():
+        for one, other in combinations(claims[:_MAX_CLAIMS], 2):
             weight = 1 if one.leader != other.leader else -1
-            discord[one.place][other.place] += weight
-            discord[other.place][one.place] += weight
+            disputes[one.place][other.place] += weight
+            disputes[other.place][one.place] += weight
     sides: dict[Place, int] = {}
-    # Those who contradict most know most.
-    for place in sorted(discord, key=lambda one: (-discord[one].total(), one)):
-        feelings: Counter[int] = Counter()
-        hostile = set()
-        for near, weight in discord[place].items():
+    # Those that contradict most are placed first.
+    for place in sorted(disputes, key=lambda one: (-disputes[one].total(), one)):
+        balance: Counter[int] = Counter()
+        opposed = set()
+        for near, weight in disputes[place].items():
             if near in sides:
-                feelings[sides[near]] += weight
-                hostile |= {sides[near]} if weight > 0 else set()
-        free = sorted(set(sides.values()) - hostile, key=lambda side: (feelings[side], side))
+                balance[sides[near]] += weight
+                opposed |= {sides[near]} if weight > 0 else set()
+        free = sorted(set(sides.values()) - opposed, key=lambda side: (balance[side], side))
         sides[place] = free[0] if free else len(set(sides.values()))
     return sides if len(set(sides.values())) > 1 else None
 
 
 def _contradicted_at_once(
-    by_key: Mapping[Key, Sequence[_Saying]], sides: Mapping[Place, int]
-) -> Iterator[tuple[_Saying, _Saying]]:
-    """Yield two sayings of each epoch that sides contradict, who tell of the topic at one time."""
+    by_key: Mapping[Key, Sequence[_Claim]], sides: Mapping[Place, int]
+) -> Iterator[tuple[_Claim, _Claim]]:
+    """Yield two claims of each epoch that sides contradict, who tell of the topic at one time."""
     spans: dict[tuple[str, int], tuple[int, int]] = {}
-    for sayings in by_key.values():
-        for saying in sayings:
-            side = saying.key[0], sides[saying.place]
-            low, high = spans.get(side, (saying.begin, saying.end))
-            spans[side] = min(low, saying.begin), max(high, saying.end)
-    for key, sayings in by_key.items():
-        for one, other in combinations(sayings[:_MAX_SAYINGS], 2):
-            pair = [spans[key[0], sides[saying.place]] for saying in (one, other)]
+    for claims in by_key.values():
+        for claim in claims:
+            side = claim.key[0], sides[claim.place]
+            low, high = spans.get(side, (claim.begin, claim.end))
+            spans[side] = min(low, claim.begin), max(high, claim.end)
+    for key, claims in by_key.items():
+        for one, other in combinations(claims[:_MAX_CLAIMS], 2):
+            pair = [spans[key[0], sides[claim.place]] for claim in (one, other)]
             overlap = min(high for _, high in pair) - max(low for low, _ in pair)
             if one.leader != other.leader and overlap > 0:
                 yield one, other

@@ -124,7 +124,7 @@ def test_the_refusal_says_whose_files_are_whose_and_quotes_a_contradiction(tmp_p
     assert str(error.value) == (
         "These are logs of 2 clusters that no id tells apart. They contradict each other in 18"
         " epochs: in epoch 0 the leader of orders-0 is 1 (east/broker-1/server.log:1) and 2"
-        " (west/broker-1/server.log:4). Of one mind are 6 files in east; 6 files in west. Nothing"
+        " (west/broker-1/server.log:4). Their files: 6 files in east; 6 files in west. Nothing"
         " tells whose these are: 1 file in app. Run the command once for each cluster, with its"
         " files alone, or with --cluster any to read them as one, whose history is not to be"
         " trusted."

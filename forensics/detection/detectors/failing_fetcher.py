@@ -17,6 +17,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.intervals import total_length
 from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
@@ -68,7 +69,7 @@ def _unseen(context: DetectionContext, broker: int, begin: int, end: int) -> int
         for gap in context.visibility.gaps(begin, end, nodes)
         if gap["log"] in {None, "server"} and gap["started_at"] and gap["ended_at"]
     }
-    return max((stop - max(start, begin) for start, stop in holes), default=0)
+    return total_length((max(start, begin), stop) for start, stop in holes)
 
 
 def _find_stopped(context: DetectionContext) -> list[Row]:
