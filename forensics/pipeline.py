@@ -239,6 +239,7 @@ def scan_archives(
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
+    repeated_lines.name_by_repeats(files, staged)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
