@@ -29,7 +29,7 @@ from forensics.ingest.tar_headers import (
     pax_sparse_map,
 )
 
-_SEARCH = 1 << 20
+_FIRST_SEARCH, _SEARCH = 8 << 10, 1 << 20
 _COPY = 256 << 10
 _ZEROS = bytes(TAR_BLOCK)
 _HOLE = bytes(64 << 10)
@@ -180,9 +180,15 @@ class TarReader:
     def _extend(self, extension: _Extension, header: TarHeader) -> None:
         """Read what a header says of the next one."""
         if header.size > self._limits.header_bytes:
-            note = f"a header of {header.size:,} bytes was skipped (limit header_bytes)"
+            # No header is so long. What it says of its length may be wrong, and hide what follows.
+            begin = self._input.at
+            for _ in self._input.search(begins_here=True):
+                self._budget.check_time()
+            note = (
+                f"a header of {header.size:,} bytes was skipped (limit header_bytes), up to the"
+                f" next one, {self._input.at - begin:,} bytes on"
+            )
             extension.notes.append(note)
-            self._skip(padded(header.size), "a header")
             return
         data = self._input.take(padded(header.size))[: header.size]
         if len(data) < header.size:
@@ -360,12 +366,16 @@ class _Input(ForwardInput):
                 self.back(data[-len(rest) - min(behind, len(data) - len(rest)) :])
                 return
 
-    def search(self) -> Iterator[bytes]:
-        """Yield bytes up to the next header, wherever it begins; none stands at the first byte."""
-        first = True
+    def search(self, *, begins_here: bool = False) -> Iterator[bytes]:
+        """Yield bytes up to the next header, wherever it begins.
+
+        At the first byte none does, unless one may begin here.
+        """
+        first, size = not begins_here, _FIRST_SEARCH
         data = b""
         while True:
-            more = self.take_some(_SEARCH)
+            more = self.take_some(size)
+            size = min(2 * size, _SEARCH)
             data += more
             found = find_header(data, 1 if first else 0)
             if found is not None:
