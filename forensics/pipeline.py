@@ -369,7 +369,7 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
-    files = sum_accounts(row | {"account": json.loads(row["account"])} for row in table.to_pylist())
+    files = sum_accounts(row for batch in table.to_batches() for row in batch.to_pylist())
     for label, problem in work.problems:
         account = files.setdefault(label, FileAccount(label))
         account.notes.append(problem)

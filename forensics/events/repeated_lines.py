@@ -229,14 +229,14 @@ def name_by_repeats(files: Mapping[str, FileAccount], events: Path) -> bool:
     for (owner, holder), count in sorted(counts.items()):
         stated_by[owner] += count
         repeated[owner][files[order[holder]].node or ""] += count
-    found = False
+    named = False
     for owner in sorted(repeated):
         file = files[order[owner]]
         node, count = repeated[owner].most_common(1)[0]
         if node != file.node and count >= COPY_SHARE * stated_by[owner]:
             role = next(one.role for one in files.values() if one.node == node)
-            file.node, file.role, found = node, role, True
-    return found
+            file.node, file.role, named = node, role, True
+    return named
 
 
 def _read_stated(

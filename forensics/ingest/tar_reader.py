@@ -31,6 +31,8 @@ from forensics.ingest.tar_headers import (
 
 _FIRST_SEARCH, _SEARCH = 8 << 10, 1 << 20
 _COPY = 256 << 10
+# An archive that is damaged at more places is none.
+_MOST_LOST = 1000
 _ZEROS = bytes(TAR_BLOCK)
 _HOLE = bytes(64 << 10)
 
@@ -126,7 +128,7 @@ class TarReader:
             self.faults.append(fault)
 
     def _members(self) -> Iterator[TarMember]:
-        zeros, extension, seen = 0, _Extension(), False
+        zeros, lost, extension, seen = 0, 0, _Extension(), False
         while True:
             at = self._input.at
             block = self._input.take(TAR_BLOCK)
@@ -145,6 +147,10 @@ class TarReader:
             header = parse_header(block)
             if header is None:
                 self._input.back(block)
+                lost += 1
+                if lost > _MOST_LOST:
+                    message = f"more than {_MOST_LOST:,} places without a valid header"
+                    raise DamageError(f"{message}; not read further")
                 yield self._without_header(at, block, behind_end=zeros > 1)
                 zeros, extension = 0, _Extension()
                 continue
