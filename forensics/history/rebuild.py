@@ -22,7 +22,7 @@ from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.build_lanes import Lanes
 from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.history.partitions.controller_actions import ACTION_KINDS, ControllerActions
+from forensics.history.partitions.elections import ACTION_KINDS, ControllerActions
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
 from forensics.history.partitions.observers import Observers
 from forensics.lib.arrow_io import SIGHTING, iter_partitions, read_events, to_batches

@@ -19,7 +19,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     no_quorum_absences,
 )
-from forensics.detection.shared.process_end_words import END_WORDS
+from forensics.detection.shared.process_ends import END_WORDS
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import sessions

@@ -13,13 +13,13 @@ from forensics.detection.context import DetectionContext, Row, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared import stale_metadata_words as words
 from forensics.detection.shared.client_settings import read_client_starts
-from forensics.detection.shared.stale_metadata_advice import advise
 from forensics.detection.shared.stale_metadata_assessment import (
     INFORMATIONAL,
     Assessment,
     assess_episodes,
 )
 from forensics.detection.shared.stale_metadata_episodes import EpisodeLimits, find_episodes
+from forensics.detection.shared.stale_metadata_words import advise
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding

@@ -10,14 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow.compute as pc
+
 from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
     DetectionContext,
     Row,
+    by_time,
     in_topics,
     once_per_run,
     partition_name,
 )
 from forensics.detection.shared.client_settings import ClientStart, find_client_starts
+from forensics.detection.shared.event_sessions import add_first
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
     Handover,
@@ -28,10 +33,10 @@ from forensics.detection.shared.leader_handovers import (
     read_reigns,
 )
 from forensics.detection.shared.leader_moves import LeaderMove
-from forensics.detection.shared.send_outcomes import SendWindow, count_send_outcomes
 from forensics.detection.shared.stale_metadata_episodes import Episode
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.controller_terms import ControllerTerm
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 
 # The clocks of clients, which nothing corrects, and those of nodes may be off by this much.
@@ -43,6 +48,16 @@ _SESSION = 30 * SECOND
 _MAX_LINES = 3
 # The settings that the account rests on.
 _SETTINGS = ("metadata.max.age.ms", "acks", "enable.idempotence")
+
+# After these nobody knows whether the broker wrote the batch.
+_UNSURE = ("NETWORK_EXCEPTION", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+# A producer gave records up, in its own words or in those of its application.
+_GIVEN_UP = ("send_failed", "produce_failed", "producer_force_closed", "client_closed_unsent")
+_BY_APPLICATION = ("application_error",)
+_EXPIRED = r"Expiring \d+ record|[Mm]essage timed out"
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "error", "topic")
+# A moment is looked up in so many windows that begin before it.
+_MAX_OPEN = 50
 
 
 @dataclass
@@ -56,7 +71,7 @@ class Account:
     handovers: Mapping[str, Handover] = field(default_factory=dict)
     reigns: Mapping[str, Sequence[Reign]] = field(default_factory=dict)
     starts: Sequence[ClientStart] = ()
-    sent: SendWindow | None = None
+    sent: _SendWindow | None = None
     # records that former leaders cut off to follow the new ones
     cut: int = 0
     # the first error after the episode
@@ -317,7 +332,7 @@ def build_accounts(context: DetectionContext, episodes: Sequence[Episode]) -> li
         account.next_error = following
         account.starts = find_client_starts(context, episode.node, episode.clients, episode.end)
         account.sent = _send_window(account)
-    count_send_outcomes(context, [one.sent for one in accounts if one.sent is not None])
+    _count_send_outcomes(context, [one.sent for one in accounts if one.sent is not None])
     return accounts
 
 
@@ -374,7 +389,7 @@ def _next_errors(episodes: Sequence[Episode]) -> list[int | None]:
     ]
 
 
-def _send_window(account: Account) -> SendWindow | None:
+def _send_window(account: Account) -> _SendWindow | None:
     """Return the time in which what producers say is about this episode."""
     episode = account.episode
     if account.is_consumer or not episode.topics:
@@ -385,4 +400,50 @@ def _send_window(account: Account) -> SendWindow | None:
     delivery = max(account.logged_numbers("delivery.timeout.ms"), default=_DEFAULT_DELIVERY_MS)
     begin, end = begin - _CLOCK_SLACK, episode.end + _CLOCK_SLACK
     expires = end + delivery * 1000
-    return SendWindow(episode.node, frozenset(episode.topics), begin, end, expires)
+    return _SendWindow(episode.node, frozenset(episode.topics), begin, end, expires)
+
+
+@dataclass
+class _SendWindow:
+    """What the producers of a node said of some topics within a time."""
+
+    node: str
+    topics: Collection[str]
+    begin: int
+    end: int
+    # until when batches that were made in that time may be given up
+    expires: int
+    unsure: int = 0
+    given_up: int = 0
+    lines: list[Row] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        """Count a line, if it belongs here."""
+        is_unsure = row["error"] in _UNSURE and row["kind"] == "client_error"
+        if not self.begin <= row["at"] <= (self.end if is_unsure else self.expires):
+            return
+        if row["topic"] is not None and row["topic"] not in self.topics:
+            return
+        self.unsure += is_unsure
+        self.given_up += not is_unsure
+        add_first(self.lines, row, lambda line: (line["kind"] == "client_error", by_time(line)))
+
+
+def _count_send_outcomes(context: DetectionContext, windows: Sequence[_SendWindow]) -> None:
+    """Read what producers said, in one pass, and count it in the windows."""
+    if not windows:
+        return
+    by_node: dict[str, list[_SendWindow]] = {}
+    for window in sorted(windows, key=lambda one: one.begin):
+        by_node.setdefault(window.node, []).append(window)
+    begins = {node: [one.begin for one in own] for node, own in by_node.items()}
+    kind, error = pc.field("kind"), pc.field("error")
+    where = (kind == "client_error") & error.isin(_UNSURE)
+    where |= kind.isin(_GIVEN_UP)
+    expired = pc.match_substring_regex(pc.field("detail"), _EXPIRED)
+    where |= kind.isin(_BY_APPLICATION) & expired
+    where &= is_any_of("node", by_node) & pc.field("ts").is_valid()
+    for row in context.each("events", where, [*_COLUMNS, "detail"]):
+        last = bisect_right(begins[row["node"]], row["at"])
+        for window in by_node[row["node"]][max(0, last - _MAX_OPEN) : last]:
+            window.add(row)

@@ -16,8 +16,7 @@ from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
 from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions import elections, observers
-from forensics.history.partitions.controller_actions import ControllerActions
-from forensics.history.partitions.elections import ElectionHint, LeaderChange
+from forensics.history.partitions.elections import ControllerActions, ElectionHint, LeaderChange
 from forensics.history.partitions.incarnations import Incarnation, find_incarnations
 from forensics.history.partitions.invariants import DELETION_KINDS, find_breaches
 from forensics.history.partitions.leader_epochs import LeaderEpoch, build_leader_epochs, initial_isr
