@@ -195,7 +195,7 @@ def _postmortem(settings: Settings, *, quiet: bool) -> Path:
 
 
 def _write(saved: RunOutput, stories: list[Timeline], *, as_json: bool, quote: bool) -> None:
-    from forensics.report.histories.text import render_lines, to_json
+    from forensics.report.histories.phrases import render_lines, to_json
 
     print_any_character()
     if as_json:
