@@ -145,7 +145,7 @@ def _measures(
     assessment: Assessment, slow: float, patience: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     episode, account = assessment.episode, assessment.account
-    last, spread = account.last_move, account.spread
+    last, slowest = account.last_move, account.propagation
     ages = account.logged_numbers("metadata.max.age.ms")
     return {
         "errors": episode.errors,
@@ -162,8 +162,10 @@ def _measures(
         "leader_epoch": last[1].leader_epoch if last else None,
         "led_since": to_iso(last[1].settled_at) if last and last[1].settled_at else None,
         "stale_s": None if episode.stale is None else round(max(0, episode.stale) / SECOND, 1),
-        "spread_s": round(spread.took / SECOND, 1) if spread and spread.doubt is not None else None,
-        "slow_spread": spread is not None and spread.is_surely_over(slow),
+        "spread_s": round(slowest.took / SECOND, 1)
+        if slowest and slowest.doubt is not None
+        else None,
+        "slow_spread": slowest is not None and slowest.is_surely_over(slow),
         "outdated": account.outdated,
         "metadata_max_age_ms": max(ages, default=None),
         "fails_fast": account.fails_fast(patience["retries"], patience["delivery"]),

@@ -26,11 +26,11 @@ from forensics.detection.shared.event_sessions import add_first
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
     Handover,
-    Reign,
-    Spread,
-    measure_spread,
+    LeaderTerm,
+    Propagation,
+    measure_propagation,
     read_handovers,
-    read_reigns,
+    read_leader_terms,
 )
 from forensics.detection.shared.leader_moves import LeaderMove
 from forensics.detection.shared.stale_metadata_episodes import Episode
@@ -69,7 +69,7 @@ class Account:
     # the last move of each partition, by the partition's name, in the order of time
     moves: Mapping[str, LeaderMove] = field(default_factory=dict)
     handovers: Mapping[str, Handover] = field(default_factory=dict)
-    reigns: Mapping[str, Sequence[Reign]] = field(default_factory=dict)
+    leader_terms: Mapping[str, Sequence[LeaderTerm]] = field(default_factory=dict)
     starts: Sequence[ClientStart] = ()
     sent: _SendWindow | None = None
     # records that former leaders cut off to follow the new ones
@@ -145,10 +145,10 @@ class Account:
         return sorted(found.values(), key=lambda absence: (absence.begin, absence.broker))
 
     @cached_property
-    def spread(self) -> Spread | None:
+    def propagation(self) -> Propagation | None:
         """How long the slowest broker took to take up a new leader epoch."""
-        spreads = [measure_spread(self.context, hand) for hand in self.handovers.values()]
-        known = [spread for spread in spreads if spread is not None]
+        measured = [measure_propagation(self.context, hand) for hand in self.handovers.values()]
+        known = [one for one in measured if one is not None]
         return max(known, key=lambda one: one.least, default=None)
 
     @cached_property
@@ -177,17 +177,17 @@ class Account:
         return bool(self.context.history.clocks.correct(node, last) - moment > settled)
 
     @cached_property
-    def next_move(self) -> tuple[str, Reign] | None:
+    def next_move(self) -> tuple[str, LeaderTerm] | None:
         """The first time that one of these leaders changed again, and the partition."""
         found = []
         for name, move in self.moves.items():
             since = move.settled_at
             later = [
-                reign
-                for reign in self.reigns.get(name, ())
-                if since is not None and reign.begin is not None and reign.begin > since
+                term
+                for term in self.leader_terms.get(name, ())
+                if since is not None and term.begin is not None and term.begin > since
             ]
-            found += [(reign.begin or 0, name, reign) for reign in later[:1]]
+            found += [(term.begin or 0, name, term) for term in later[:1]]
         first = min(found, key=lambda one: one[:2], default=None)
         return None if first is None else first[1:]
 
@@ -201,7 +201,9 @@ class Account:
     @property
     def last_known(self) -> int | None:
         """The last moment until which the logs know the leader, if that is not their end."""
-        ends = [self.reigns[name][-1].end for name in self.moves if self.reigns.get(name)]
+        ends = [
+            self.leader_terms[name][-1].end for name in self.moves if self.leader_terms.get(name)
+        ]
         return min((end for end in ends if end is not None), default=None)
 
     @property
@@ -274,7 +276,7 @@ class Account:
             for name, move in list(self.moves.items())[:1]
             if (hand := self.handovers.get(name)) is not None and move.previous in hand.brokers
         ]
-        spread = list(self.spread.lines) if self.spread is not None else []
+        late = list(self.propagation.lines) if self.propagation is not None else []
         sent = self.sent.lines[:_MAX_LINES] if self.sent is not None else []
         absent = [line for one in self.absences[:_MAX_LINES] for line in one.evidence[:1]]
         starts = [
@@ -283,7 +285,7 @@ class Account:
             for name in _SETTINGS
             if name in start.lines
         ]
-        return [*starts, *moves, *former, *spread, *sent, *map(dict, absent)]
+        return [*starts, *moves, *former, *late, *sent, *map(dict, absent)]
 
 
 @once_per_run
@@ -319,12 +321,12 @@ def build_accounts(context: DetectionContext, episodes: Sequence[Episode]) -> li
         for name, key in own.items()
     }
     handovers = read_handovers(context, wanted)
-    reigns = read_reigns(context, {name for own in keys for name in own})
+    leader_terms = read_leader_terms(context, {name for own in keys for name in own})
     cuts = _read_cuts(context, {topic for topic, _, _ in wanted})
     for account, own, following in zip(accounts, keys, _next_errors(episodes), strict=True):
         episode = account.episode
         account.handovers = {name: handovers[key] for name, key in own.items() if key in handovers}
-        account.reigns = {name: reigns[name] for name in own if name in reigns}
+        account.leader_terms = {name: leader_terms[name] for name in own if name in leader_terms}
         account.cut = sum(
             _cut_behind(account, name, move, cuts.get(name, ()))
             for name, move in account.moves.items()
@@ -368,8 +370,8 @@ def _read_cuts(context: DetectionContext, topics: Collection[str]) -> Mapping[st
 def _cut_behind(account: Account, name: str, move: LeaderMove, rows: Sequence[Row]) -> int:
     """Count what the former leader cut off as it followed, before it led again."""
     since = move.start - _CLOCK_SLACK
-    again = [reign.begin for reign in account.reigns.get(name, ())
-             if reign.leader == move.previous and (reign.begin or 0) > move.start]  # fmt: skip
+    again = [term.begin for term in account.leader_terms.get(name, ())
+             if term.leader == move.previous and (term.begin or 0) > move.start]  # fmt: skip
     first = next((row for row in rows if row["broker"] == move.previous
                   and row["started_at"] >= since), None)  # fmt: skip
     if first is None or (again and first["started_at"] >= (again[0] or 0)):

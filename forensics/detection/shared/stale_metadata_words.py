@@ -100,12 +100,12 @@ def _until(account: Account) -> str:
             if known is None
             else f"until {clock_time(known)}; the logs do not say what came then"
         )
-    name, reign = following
+    name, term = following
     last = account.last_move
     on = "" if last is not None and last[0] == name else f"on; {name} "
-    whom = "nobody led it" if reign.leader < 0 else f"broker {reign.leader} took over"
-    why = "the topic was made again" if reign.election == "initial" else _election(reign.election)
-    return f"{on}until {clock_time(reign.begin or 0)}, when {whom} ({why})"
+    whom = "nobody led it" if term.leader < 0 else f"broker {term.leader} took over"
+    why = "the topic was made again" if term.election == "initial" else _election(term.election)
+    return f"{on}until {clock_time(term.begin or 0)}, when {whom} ({why})"
 
 
 def _election(name: str) -> str:
@@ -132,19 +132,19 @@ def why_moved(account: Account, cause: str) -> str:
 
 def news_text(account: Account, limit: float) -> str:
     """Say how slowly a move became known, where that is slow, and how sure it is."""
-    spread = account.spread
-    if spread is None or spread.doubt is None or spread.least <= limit * SECOND:
+    propagation = account.propagation
+    if propagation is None or propagation.doubt is None or propagation.least <= limit * SECOND:
         return ""
-    first, late = spread.lines
-    what = "took over" if spread.is_leader else "heard of it"
+    first, late = propagation.lines
+    what = "took over" if propagation.is_leader else "heard of it"
     who = "the controller decided" if first["broker"] is None else "the first broker knew"
     text = (
-        f"{who} at {clock_time(first['at'])}, and broker {spread.broker} {what} at"
-        f" {clock_time(late['at'])}, {seconds_text(spread.took)} later"
+        f"{who} at {clock_time(first['at'])}, and broker {propagation.broker} {what} at"
+        f" {clock_time(late['at'])}, {seconds_text(propagation.took)} later"
     )
-    if spread.is_surely_over(limit):
+    if propagation.is_surely_over(limit):
         return f" The news spread slowly: {text}."
-    off = seconds_text(spread.doubt)
+    off = seconds_text(propagation.doubt)
     return f" Perhaps the news spread slowly: {text}, by clocks that may be off by {off} there."
 
 
@@ -297,7 +297,8 @@ def advise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
         note = "who leads its partitions?"
         if last is not None:
             topic = last[0].rpartition("-")[0]
-            now = account.reigns[last[0]][-1].leader if last[0] in account.reigns else -1
+            terms = account.leader_terms.get(last[0])
+            now = terms[-1].leader if terms else -1
             note = f"does broker {now} lead {last[0]}?" if now >= 0 else f"who leads {last[0]}?"
         look = [f"{context.commands.topic(topic)}   # {note}"]
     if suspect == "replica_away":

@@ -26,7 +26,11 @@ from forensics.history.nodes.broker_states import (
     find_cluster_absences,
 )
 from forensics.history.nodes.controller_processes import ControllerHistory
-from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, VoidActs
+from forensics.history.nodes.controller_terms import (
+    ControllerTerm,
+    ControllerTerms,
+    DeposedControllers,
+)
 from forensics.history.nodes.departures import date_departures
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches, read_events
@@ -145,7 +149,7 @@ class Lanes:
     terms: ControllerTerms = field(default_factory=lambda: ControllerTerms(()))
     # states of the processes of controllers that are no brokers
     processes: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    void: VoidActs = field(default_factory=VoidActs)
+    void: DeposedControllers = field(default_factory=DeposedControllers)
     clients: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     absences: list[Absence] = field(init=False)
 
@@ -206,7 +210,11 @@ def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) 
 
 
 def _select_news(
-    rows: Sequence[Row], startups: StartupWindows, clocks: Clocks, roles: Roles, void: VoidActs
+    rows: Sequence[Row],
+    startups: StartupWindows,
+    clocks: Clocks,
+    roles: Roles,
+    void: DeposedControllers,
 ) -> list[Row]:
     """Keep what is logged as it happens, and once."""
     # Where a controller logs fencings live, what its metadata log repeats of them adds nothing.
