@@ -70,7 +70,7 @@ def test_clocks_that_nobody_knows_make_nothing_sure(tmp_path: Path) -> None:
     measured = measure_propagation(built, one)
 
     assert measured is not None
-    assert (measured.took, spread.doubt) == (50 * SECOND, None)
+    assert (measured.took, measured.doubt) == (50 * SECOND, None)
     assert not measured.is_surely_over(1)
 
 
