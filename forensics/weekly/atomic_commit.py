@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.run_output.damage import read_json
+from forensics.run_output.integrity import read_json
 
 STORE_FILE = "store.json"
 # The user's own, never written here.
