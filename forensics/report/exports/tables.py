@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from forensics.errors import ForensicsError
 from forensics.lib.storage import absolute, write_atomically
 from forensics.lib.text_safety import visible
-from forensics.run_output.damage import FINDINGS_FILE
+from forensics.run_output.integrity import FINDINGS_FILE
 from forensics.run_output.reader import RunOutput
 from forensics.schemas import TABLES, describe
 
