@@ -71,6 +71,12 @@ if TYPE_CHECKING:
     help="Also write Great Expectations' own pages of the checks; a browser fetches their style.",
 )
 @click.option(
+    "--gx-context",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write the measured tables and the checks as a context of Great Expectations.",
+)
+@click.option(
     "--redact",
     "classes",
     metavar="CLASS,...",
@@ -180,8 +186,9 @@ def _run(
 ) -> dict[str, Any]:
     if map_path and classes is None:
         raise click.UsageError("--redaction-map is for --redact; say what is to be redacted.")
-    if settings.data_docs and classes is not None:
-        raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
+    if (settings.data_docs or settings.gx_context) and classes is not None:
+        name = "--data-docs" if settings.data_docs else "--gx-context"
+        raise click.UsageError(f"{name} is not redacted; leave it, or --redact.")
     from forensics import redacted_run, run_result
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem

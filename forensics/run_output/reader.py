@@ -192,10 +192,11 @@ class Tables:
             yield from read_batches(data, columns, where, rows)
 
     def read(
-        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+        self, name: str, wanted: Sequence[str] | None = None, where: ds.Expression | None = None
     ) -> pa.Table:
         """Read a table at once, as it was written; columns that it lacks are nulls."""
         data = self.dataset(name)
+        columns = self.column_names(name) if wanted is None else wanted
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = [column for column in data.schema.names if column in columns]
