@@ -3,7 +3,7 @@
     python .ci/sbom.py LOCK < BILL > SBOM
 
 BILL is what `cyclonedx-py environment` says of the whole .venv; what LOCK does not name is a tool
-of those who work on the project. A script that every page carries is no Python package: it is added.
+of those who work on the project. The script that every page carries is added.
 """
 
 from __future__ import annotations
