@@ -231,8 +231,8 @@ def _absence_interval(
     # The line by which it is up again belongs to the span that follows.
     returns = (
         span.evidence
-        for span in context.history.lanes.brokers.get(absence.broker, ())
-        if span.begin == absence.end and span.state == "up"
+        for span in (() if absence.end is None else context.spans_of(absence.broker, end, end))
+        if span.state == "up"
     )
     return FindingInterval(
         begin,
