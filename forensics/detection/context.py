@@ -252,9 +252,12 @@ class DetectionContext:
         """Every absence of every broker."""
         return self.history.lanes.absences
 
-    def absences_around(self, broker: int | None, begin: float, end: float) -> list[Absence]:
-        """Return the absences of a broker that meet a time."""
-        return self._absences.around([broker], round(begin), round(end))
+    def absences_around(
+        self, brokers: int | Collection[int | None] | None, begin: float, end: float
+    ) -> list[Absence]:
+        """Return the absences of a broker, or of several, that meet a time."""
+        asked = brokers if isinstance(brokers, Collection) else [brokers]
+        return self._absences.around(asked, round(begin), round(end))
 
     @cached_property
     def _absences(self) -> Absences:
