@@ -74,6 +74,7 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 	@$(BIN)/kafka-forensics rules docs docs
 	@$(BIN)/kafka-forensics rules schema rules/schema
 	@$(BIN)/kafka-forensics reference -o docs/commands.md
+	@$(BIN)/kafka-forensics reference --man -o docs/kafka-forensics.1
 
 BENCH := --mb 64 256
 

@@ -24,7 +24,7 @@ from forensics import run_result
 from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.engine.base import Engine, Notify
+from forensics.engine.base import PROGRAM, Engine, Notify, tell_nobody
 from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
@@ -83,7 +83,11 @@ from forensics.lib.folder_lock import lock_output
 from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
-from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.quality.gx_runner import (
+    check_context_folder,
+    load_checked_expectations,
+    preload_library,
+)
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
@@ -112,7 +116,7 @@ _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch"
 
 
 def postmortem(
-    settings: Settings, notify: Notify, listener: ProgressListener = SILENT
+    settings: Settings, notify: Notify = tell_nobody, listener: ProgressListener = SILENT
 ) -> dict[str, Any]:
     """Read archives; leave tables, findings, the page and `_RESULT.json` in the output folder.
 
@@ -135,6 +139,8 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
+    if settings.gx_context is not None:
+        check_context_folder(settings.gx_context)
     parse_node_map(settings.node_map)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
@@ -148,8 +154,11 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             engine = stack.enter_context(
-                open_engine(settings.engine, settings.master, watch.listener)
-            )
+                open_engine(
+                    settings.engine, settings.master, settings.exchange, watch.listener,
+                    settings.title,
+                )
+            )  # fmt: skip
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -160,15 +169,22 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
 
 
 def open_engine(
-    name: str, master: str | None, listener: ProgressListener = SILENT
+    name: str,
+    master: str | None,
+    exchange: str,
+    listener: ProgressListener = SILENT,
+    title: str = PROGRAM,
 ) -> AbstractContextManager[Engine]:
-    """Open what runs the stages: Spark on `master`, or this process."""
+    """Open what runs the stages: Spark on `master`, or this process.
+
+    Executors write into the folder `exchange`; Spark shows `title`.
+    """
     if name == "local":
         return nullcontext(LocalEngine(listener, MAX_BYTES))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
-    return open_spark(master, listener)
+    return open_spark(exchange, master, listener, title)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
@@ -482,7 +498,8 @@ def detect_and_gate(  # noqa: PLR0913
         answers = select(answers) if select else answers
     with watch.stage("quality"):
         given = GateInput(tables, list(files.values()), history.clocks, answers.findings)
-        gate = run_checks(given, load_expectations(rules.overlays), settings.data_docs)
+        expectations = load_expectations(rules.overlays)
+        gate = run_checks(given, expectations, settings.data_docs, settings.gx_context)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(

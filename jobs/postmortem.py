@@ -23,10 +23,10 @@ from forensics.cli.app import (
     STRICT_OPTION,
     VERBOSE_OPTION,
     command_words,
+    print_rows,
     refuse_master_of_local,
     run_file,
     tell,
-    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
@@ -67,6 +67,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write Great Expectations' own pages of the checks; a browser fetches their style.",
+)
+@click.option(
+    "--gx-context",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write the measured tables and the checks as a context of Great Expectations.",
 )
 @click.option(
     "--redact",
@@ -154,7 +160,7 @@ def command(
 
         # Redacted lines are not those of the archive: they cannot be looked up in it.
         shown = () if classes is not None else archives
-        tell_rows(summary_rows(open_run(out), result, shown))
+        print_rows(summary_rows(open_run(out), result, shown))
     raise SystemExit(result["exit_code"])
 
 
@@ -168,8 +174,9 @@ def _run(
 ) -> dict[str, Any]:
     if map_path and classes is None:
         raise click.UsageError("--redaction-map is for --redact; say what is to be redacted.")
-    if settings.data_docs and classes is not None:
-        raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
+    if (settings.data_docs or settings.gx_context) and classes is not None:
+        name = "--data-docs" if settings.data_docs else "--gx-context"
+        raise click.UsageError(f"{name} is not redacted; leave it, or --redact.")
     from forensics import redacted_run, run_result
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem

@@ -26,12 +26,13 @@ from typing import Any
 
 import pandas as pd
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import ForensicsError, Problem, RuleError
 from forensics.events.packs import Pack
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
 
 _SITE = "kafka-forensics"
+_CONTEXT_FILE = "gx/great_expectations.yml"
 # Expectations that need another table or a database.
 _ELSEWHERE = ("ExpectQueryResultsToMatchComparison", "ExpectTableRowCountToEqualOtherTable")
 # What the library needs to draw, and for one expectation about distributions.
@@ -101,6 +102,84 @@ class GxRunner:
 
 
 _COMPLETE = {"result_format": "COMPLETE"}
+_CONTEXT_PAGE = """\
+# A context of Great Expectations
+
+`tables/` holds what `kafka-forensics` measured of an archive of logs, `gx/` the suites that it was
+checked by. In a Python with `great_expectations` and `pyarrow`:
+
+```python
+import great_expectations as gx
+
+context = gx.get_context(mode="file", project_root_dir="FOLDER")
+print(context.checkpoints.get("kafka-forensics").run().describe())
+context.open_data_docs()
+```
+
+Where the folder is moved, change `base_directory` in `gx/great_expectations.yml`, which Great
+Expectations takes from the root of the disk.
+"""
+
+
+def check_context_folder(folder: Path) -> None:
+    """Raise an error if a folder holds something, and no context of Great Expectations."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _CONTEXT_FILE).is_file():
+        raise ForensicsError(
+            f"{folder} is not empty, and holds no context of Great Expectations (there is no"
+            f" {_CONTEXT_FILE}). Name a new folder by --gx-context."
+        )
+
+
+def write_context(
+    folder: Path, frames: Mapping[str, pd.DataFrame], expectations: Sequence[Expectation]
+) -> None:
+    """Write tables, suites and a checkpoint as a context on disk, and run it once.
+
+    What somebody has added to the context stays.
+    """
+    check_context_folder(folder)
+    data = folder.absolute() / "tables"
+    data.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        gx = _library()
+        context: Any = gx.get_context(mode="file", project_root_dir=str(folder.absolute()))
+        context.enable_analytics(False)
+        context.variables.progress_bars = {"globally": False}
+        context.variables.save()
+        sources = context.data_sources
+        known = sources.all()
+        source = (
+            known["tables"]
+            if "tables" in known
+            else sources.add_pandas_filesystem("tables", base_directory=data)
+        )
+        definitions = []
+        for table, frame in frames.items():
+            frame.to_parquet(data / f"{table}.parquet", index=False)
+            own = [_to_gx(one) for one in expectations if one.table == table]
+            suite = context.suites.add_or_update(gx.ExpectationSuite(table, expectations=own))
+            whole = _whole_table(source, table)
+            definition = gx.ValidationDefinition(name=table, data=whole, suite=suite)
+            definitions.append(context.validation_definitions.add_or_update(definition))
+        checkpoint = gx.Checkpoint(
+            name=_SITE,
+            validation_definitions=definitions,
+            actions=[gx.checkpoint.UpdateDataDocsAction(name="data-docs")],
+            result_format=_COMPLETE,
+        )
+        context.checkpoints.add_or_update(checkpoint).run()
+    (folder / "README.md").write_text(_CONTEXT_PAGE.replace("FOLDER", str(folder.absolute())))
+
+
+def _whole_table(source: Any, table: str) -> Any:
+    """Return what is read of one table: its file, whole."""
+    if table not in source.get_asset_names():
+        source.add_parquet_asset(table)
+    asset = source.get_asset(table)
+    for known in asset.batch_definitions:
+        if known.name == "all":
+            return known
+    return asset.add_batch_definition_path("all", path=f"{table}.parquet")
 
 
 def find_problems(expectations: Sequence[Expectation]) -> list[Problem]:

@@ -26,14 +26,14 @@ import pyarrow.dataset as ds
 from forensics.errors import ForensicsError
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.text_format import parse_millis, time_text
-from forensics.run_output.damage import (
+from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
+from forensics.run_output.integrity import (
     FINDINGS_FILE,
     check_tables,
     naming_table,
     read_document,
     refuse_unfinished,
 )
-from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]
 
@@ -191,10 +191,11 @@ class Tables:
             yield from read_batches(data, columns, where, rows)
 
     def read(
-        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+        self, name: str, wanted: Sequence[str] | None = None, where: ds.Expression | None = None
     ) -> pa.Table:
         """Read a table at once, as it was written; columns that it lacks are nulls."""
         data = self.dataset(name)
+        columns = self.column_names(name) if wanted is None else wanted
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = [column for column in data.schema.names if column in columns]

@@ -20,7 +20,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     no_quorum_absences,
 )
-from forensics.detection.shared.process_end_words import END_WORDS
+from forensics.detection.shared.process_ends import END_WORDS
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.partitions.observations import has_moment_between
 from forensics.lib.intervals import IntervalIndex, index_by
@@ -83,8 +83,10 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:
-        telling = _index_by_broker(incidents)
-        chosen = [one for one in roots if one.absence is None or _telling(telling, one.absence)]
+        reporting = _index_by_broker(incidents)
+        chosen = [
+            one for one in roots if one.absence is None or _findings_about(reporting, one.absence)
+        ]
         chosen = _same_incident(headline, chosen)
     first: dict[tuple[str, str], _Root] = {}
     for root in sorted(chosen, key=lambda root: (root.begin, root.node, root.kind)):
@@ -112,13 +114,13 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
     }
     reasons = death_reasons(context)
     common = host_wide_absences(context) | no_quorum_absences(context)
-    telling = _index_by_broker(findings)
+    reporting = _index_by_broker(findings)
     for absence in context.absences:
         if (absence.broker, absence.begin) in common:
             continue
         end = absence.end if absence.end is not None else context.logs_end
         node = broker_node(absence.broker)
-        told = next(iter(_telling(telling, absence)), None)
+        told = next(iter(_findings_about(reporting, absence)), None)
         kind, begin = _KINDS.get(absence.kind, "unknown"), absence.begin
         evidence: Sequence[Place] = absence.evidence
         why, line = reasons.get((absence.broker, absence.begin), ("", None))
@@ -181,7 +183,7 @@ def _index_by_broker(findings: Iterable[Finding]) -> _FindingsOfBrokers:
     )
 
 
-def _telling(index: _FindingsOfBrokers, absence: Absence) -> list[Finding]:
+def _findings_about(index: _FindingsOfBrokers, absence: Absence) -> list[Finding]:
     """Return the findings that tell of an absence, in their order."""
     own = index.get(absence.broker)
     return own.around(absence.begin, absence.noticed) if own else []

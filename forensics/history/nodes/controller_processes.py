@@ -25,9 +25,9 @@ from forensics.history.nodes.controller_terms import (
     LEADS,
     ControllerTerm,
     ControllerTerms,
+    DeposedControllers,
     Event,
     TermEvents,
-    VoidActs,
     close_terms,
     find_deposed,
     find_epoch_conflicts,
@@ -224,7 +224,7 @@ class ControllerHistory:
             fetch_timeout=_read_fetch_timeout(events),
         )
         self._deposed = find_deposed(self.terms, self._known)
-        self.void = VoidActs.from_terms(self._deposed, self.terms, clocks)
+        self.void = DeposedControllers.from_terms(self._deposed, self.terms, clocks)
 
     def close(
         self, brokers: Mapping[int, Sequence[Span]], last_lines: Mapping[tuple[str, int], Event]
