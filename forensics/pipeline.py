@@ -92,6 +92,7 @@ from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
+from forensics.run_output.remote_folder import place_name
 from forensics.run_result import Stopwatch, summarise_coverage
 from forensics.schemas import (
     BREACHES,
@@ -209,12 +210,13 @@ def finish_run(  # noqa: PLR0913, PLR0917
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
         page = draw_report(settings.out)
-    notify(f"report     {page}")
+    page_name = str(page) if settings.address is None else f"{place_name(settings.out)}/{page.name}"
+    notify(f"report     {page_name}")
     problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
     outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
     return run_result.save_result(
         settings.out, outcome, command=settings.command, **_count_figures(document, files, answers),
-        coverage=summarise_coverage(settings.tables), page=str(page), **watch.figures(),
+        coverage=summarise_coverage(settings.tables), page=page_name, **watch.figures(),
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from forensics.cli.option_sources import (
 )
 from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
+from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
 from forensics.settings import ENGINES
 
@@ -78,6 +79,38 @@ LIMIT_OPTION = click.option(
     multiple=True,
     help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
 )
+
+
+class _Place(click.Path):
+    """A folder to write into, or its address in a store, which stays a text."""
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of a folder, or the address."""
+        return value if is_remote(str(value)) else super().convert(value, param, ctx)
+
+
+class _SavedRun(click.Path):
+    """The folder of a saved run or of a store; of an address a copy is made."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of the folder, or of the copy."""
+        if not is_remote(str(value)):
+            return super().convert(value, param, ctx)
+        if ctx and ctx.resilient_parsing:
+            # Nobody who presses Tab waits for a store.
+            return Path()
+        from forensics.run_output.remote_folder import fetch  # noqa: PLC0415
+
+        return fetch(str(value))
+
+
+OUTPUT, OUTPUT_THERE, SAVED_RUN = _Place(), _Place(exists=True), _SavedRun()
 COMMAND_OPTION = click.option(
     "--command",
     "commands",

@@ -13,7 +13,6 @@ import re
 import resource
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.errors import JavaError
+from forensics.lib.storage import private_folders
 
 MIN_VERSION = 17
 # Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
@@ -201,10 +201,10 @@ def _make_launcher(home: Path, environ: Mapping[str, str]) -> Path:
     script = WRAPPER.format(vector=VECTOR_MODULE, java=shlex.quote(str(java)))
     # The name holds the content, so two installations never overwrite each other's wrapper.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
-    for folder in _wrapper_folders(environ):
+    for folder in private_folders(environ):
         with suppress(OSError):
             wrapper = folder / name / "bin" / "java"
-            if _is_private(folder) and _write_wrapper(wrapper, script):
+            if _write_wrapper(wrapper, script):
                 return folder / name
     if _run([str(java), VECTOR_MODULE, "-version"], environ)[0]:
         return home
@@ -212,22 +212,6 @@ def _make_launcher(home: Path, environ: Mapping[str, str]) -> Path:
         f"The Java of {java} needs a small wrapper, and no folder for it allows programs to start."
         " Set XDG_CACHE_HOME to one that does, or install a full Java and set JAVA_HOME."
     )
-
-
-def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
-    if cache := environ.get("XDG_CACHE_HOME"):
-        yield Path(cache) / "kafka-forensics"
-    if home := environ.get("HOME"):
-        yield Path(home) / ".cache" / "kafka-forensics"
-    yield Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}"
-
-
-def _is_private(folder: Path) -> bool:
-    """Make the folder; in /tmp another user may have made one, with a java of his own."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = folder.lstat()
-    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not writable_by_others
 
 
 def _write_wrapper(wrapper: Path, script: str) -> bool:
