@@ -222,6 +222,8 @@ _MOST_LINES, _LONGEST_LINE = 200, 4096
 _OUTPUT = _Output()
 # The line by which a JVM says why it ends, among those that say where.
 _REASON = re.compile(r"(?i)(?:error|exception|fatal|unrecognized|invalid|could not|cannot)\b.*\w")
+# What it says after the reason, whatever that was.
+_EMPTY = re.compile(r"Could not create the Java Virtual Machine|A fatal exception has occurred")
 _READ_SECONDS = 0.5
 
 
@@ -229,7 +231,7 @@ def last_words(code: int | None) -> str:
     """Return why a Java ended, by its exit code, if that is known, and by what it said last."""
     # What it wrote just before is on its way.
     time.sleep(_READ_SECONDS)
-    lines = [line.strip() for line in _OUTPUT.lines if line.strip()]
+    lines = [line.strip() for line in _OUTPUT.lines if line.strip() and not _EMPTY.search(line)]
     found = find_memory_refusal("\n".join(lines))
     reasons = [line for line in lines if _REASON.search(line) and not line.startswith("at ")]
     said = printable((found or next(iter(reasons), lines[-1] if lines else ""))[:_LONGEST_LINE])

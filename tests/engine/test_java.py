@@ -361,3 +361,22 @@ print(java.last_words(-9))
     killed = "Java was killed by SIGKILL, as the kernel does where memory runs out, and said before"
     assert done.stdout.splitlines() == [f"Java ended, and said: {error}", f"{killed}: {error}"]
     assert done.stderr.splitlines() == ["warming up", "Error: no such thing: x", "  at y"]
+
+
+def test_of_what_java_says_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = """
+        The Java thread stack size specified is too small. Specify at least 136k
+        Error: Could not create the Java Virtual Machine.
+        Error: A fatal exception has occurred. Program will exit.
+    """
+    monkeypatch.setattr(java._OUTPUT, "lines", said.splitlines())
+    monkeypatch.setattr(java, "_READ_SECONDS", 0)
+
+    assert java.last_words(None) == (
+        "Java ended, and said: The Java thread stack size specified is too small. Specify at least"
+        " 136k"
+    )
+
+    monkeypatch.setattr(java._OUTPUT, "lines", [])
+    assert java.last_words(-15) == "Java was killed by SIGTERM"
+    assert not java.last_words(1)
