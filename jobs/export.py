@@ -11,6 +11,7 @@ import click
 
 from forensics.cli.app import (
     QUIET_OPTION,
+    SAVED_RUN,
     is_output_read,
     run_file,
     tell,
@@ -25,9 +26,7 @@ FORMATS = (
 
 
 @click.command()
-@click.argument(
-    "out", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+@click.argument("out", required=False, type=SAVED_RUN)
 @click.option("--format", "form", required=True, type=click.Choice(FORMATS), help="What to write.")
 @click.option(
     "-o", "--output", "target", type=click.Path(path_type=Path), metavar="TARGET",

@@ -34,6 +34,7 @@ from forensics.run_output.integrity import (
     read_document,
     refuse_unfinished,
 )
+from forensics.run_output.remote_folder import place_name
 
 Times = npt.NDArray[np.int64]
 
@@ -276,6 +277,11 @@ class RunOutput:
     folder: Path
     document: Mapping[str, Any]
 
+    @property
+    def place(self) -> str:
+        """Where the folder is, for people: its address, if this is the copy of one."""
+        return place_name(self.folder)
+
     @cached_property
     def tables(self) -> Tables:
         """The tables as they were written, times in microseconds."""
@@ -383,8 +389,8 @@ def open_run(out: Path) -> RunOutput:
     if not (out / FINDINGS_FILE).is_file():
         refuse_unfinished(out, whole=not (out / "tables").is_dir())
         raise ForensicsError(
-            f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
-            "kafka-forensics postmortem ARCHIVE... -o OUT."
+            f"{place_name(out)} is no output folder of a postmortem: it has no findings.json. Make"
+            " one with kafka-forensics postmortem ARCHIVE... -o OUT."
         )
     document = read_document(out / FINDINGS_FILE)
     # A week of a store and a redacted copy are written whole or not at all, and have no result.
