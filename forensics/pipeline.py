@@ -71,7 +71,7 @@ from forensics.ingest.container_accounts import (
     wrong_sums,
 )
 from forensics.ingest.inputs import gather_inputs
-from forensics.ingest.read_plan import ReadPlan, plan_inputs
+from forensics.ingest.read_plan import ReadPlan, estimate_text_bytes, plan_inputs
 from forensics.lib.arrow_io import (
     is_any_of,
     read_batches,
@@ -154,10 +154,11 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
+            text = sum(map(estimate_text_bytes, work.splits))
             engine = stack.enter_context(
                 open_engine(
                     settings.engine, settings.master, settings.exchange, watch.listener,
-                    settings.title,
+                    settings.title, is_small=text <= MAX_BYTES,
                 )
             )  # fmt: skip
         run_result.begin_output(settings)
@@ -169,23 +170,26 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     return finish_run(files, history, rules, settings, notify, watch)
 
 
-def open_engine(
+def open_engine(  # noqa: PLR0913
     name: str,
     master: str | None,
     exchange: str,
     listener: ProgressListener = SILENT,
     title: str = PROGRAM,
+    *,
+    is_small: bool = False,
 ) -> AbstractContextManager[Engine]:
     """Open what runs the stages: Spark on `master`, or this process.
 
-    Executors write into the folder `exchange`; Spark shows `title`.
+    Executors write into the folder `exchange`; Spark shows `title`. A small archive is one that
+    this process could read.
     """
     if name == "local":
         return nullcontext(LocalEngine(listener, MAX_BYTES))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
-    return open_spark(exchange, master, listener, title)
+    return open_spark(exchange, master, listener, title, is_small=is_small)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:

@@ -7,13 +7,17 @@ so it starts neither Spark nor Java, and a broken file cannot take the others wi
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.util
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -150,10 +154,27 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)
+        # Everything is written by then, and Python takes a moment to end.
+        atexit.register(_ignore_interrupts)
     survive_closed_pipes()
     print_any_character()
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does: whoever stops a run that way wants nothing left behind either."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    # A shell lets what it starts in the background ignore Ctrl-C, but not this.
+    handle = on_interrupt if callable(on_interrupt) else signal.default_int_handler
+    handle(signal.SIGINT, frame)
+
+
+def _ignore_interrupts() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def command_words() -> tuple[str, ...]:

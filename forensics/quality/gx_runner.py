@@ -15,9 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, reduce
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from operator import and_
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -31,6 +35,8 @@ _SITE = "kafka-forensics"
 _CONTEXT_FILE = "gx/great_expectations.yml"
 # Expectations that need another table or a database.
 _ELSEWHERE = ("ExpectQueryResultsToMatchComparison", "ExpectTableRowCountToEqualOtherTable")
+# What the library needs to draw, and for one expectation about distributions.
+_SELDOM = frozenset({"altair", "scipy.stats"})
 # Arguments that are set here, or that would run text as a program.
 _RESERVED = frozenset({
     "batch_id", "catch_exceptions", "condition_parser", "description", "id", "meta", "notes",
@@ -281,7 +287,7 @@ def _library(hidden: str = "pyspark.ml") -> Any:
     # The library reads it when it is loaded, and again with each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # The import takes seconds, and longer if it finds parts of Spark that no check needs.
-    with _hide_module(hidden):
+    with _hide_module(hidden), _load_late():
         return importlib.import_module("great_expectations")
 
 
@@ -296,6 +302,30 @@ def _hide_module(name: str) -> Iterator[None]:
         yield
     finally:
         sys.modules.pop(name, None)
+
+
+class _LateFinder(MetaPathFinder):
+    """Finds modules that are run only when somebody asks for something in them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the modules that the library hardly ever uses."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in _SELDOM else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def _load_late() -> Iterator[None]:
+    """Let the library have modules that take nearly half of its import when it uses them."""
+    finder = _LateFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def preload_library(*, with_spark: bool = True) -> None:
