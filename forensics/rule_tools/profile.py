@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from forensics.events.event_columns import Rows
 from forensics.events.log_reader import LogReader
-from forensics.events.matcher import Matcher, Rows
+from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.events.scan import Scanner
 from forensics.ingest.read_plan import Split
@@ -98,9 +99,9 @@ class _ProfilingReader(LogReader):
         self.matcher = _ProfilingMatcher(rules, profile)
         self._profile = profile
 
-    def extract(self, records: Records) -> pa.RecordBatch:
+    def extract(self, records: Records, part: int = 0) -> pa.RecordBatch:
         with self._profile.time_step("sieve"):
-            return super().extract(records)
+            return super().extract(records, part)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         with self._profile.time_step("sieve"):
@@ -112,9 +113,9 @@ class _ProfilingReader(LogReader):
         with self._profile.time_step("read"):
             return super().parse(records)
 
-    def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+    def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
         with self._profile.time_step("match"):
-            return super().match(entries)
+            return super().match_parts(entries)
 
 
 def profile_scan(
