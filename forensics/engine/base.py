@@ -16,8 +16,14 @@ import pyarrow.compute as pc
 
 from forensics.ingest.read_plan import Split
 
+# What Spark calls a run whose archive is not known.
+PROGRAM = "kafka-forensics"
 Notify = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
+
+
+def tell_nobody(_: str) -> None:
+    """Drop what a run says on its way."""
 
 
 class EventReader(Protocol):

@@ -15,11 +15,13 @@ from forensics.detection.shared.absence_causes import (
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_returns import say_in_sync_again
-from forensics.detection.shared.process_end_words import END_WORDS, EndWords, quote
+from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.detection.shared.process_ends import (
+    END_WORDS,
+    EndWords,
     disk_lines_of_absence,
     ends_of_absence,
+    quote,
     rows_of,
 )
 from forensics.detection.shared.rolling_restarts import rolled_absences
@@ -146,10 +148,8 @@ def _count_starts(context: DetectionContext, absence: Absence) -> tuple[int, str
     """
     spans = [
         span
-        for span in context.history.lanes.brokers.get(absence.broker, ())
+        for span in context.spans_of(absence.broker, absence.begin, absence.end)
         if span.state in _LIFE
-        and span.begin >= absence.begin
-        and (absence.end is None or span.begin <= absence.end)
     ]
     starts = sum(span.state == "starting" for span in spans)
     pairs = [(before.state, after.state) for before, after in pairwise(spans)]
