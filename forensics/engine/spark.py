@@ -545,7 +545,8 @@ class _StageProgressPoller:
         self._listener.tasks_done(*counts)
         of = self._bytes
         if of and (done := total_bytes_read(self._meter)):
-            self._listener.bytes_read(done, of)
+            # A task reads a little beyond the end of its piece.
+            self._listener.bytes_read(min(done, of), of)
 
 
 def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
