@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -113,7 +114,7 @@ def test_files_that_are_matched_together_give_what_each_gives_alone(
 
     assert len(splits) > 28
     assert sorted(alone) == sorted(map(str, together))
-    offsets: dict[tuple[str, int], list[int | None]] = {}
+    offsets: dict[tuple[str, int], list[Any]] = {}
     for row in together:
         offsets.setdefault((row["file"], row["split"]), []).append(row["offset"])
     # The events of a piece come in order, and before its account.
