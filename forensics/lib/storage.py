@@ -9,6 +9,7 @@ is written whole or not at all.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
 import os
 import shutil
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from forensics.errors import ArchiveError
 from forensics.lib.text_safety import escape_undecodable
@@ -37,6 +39,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
+_HADOOP = ("hdfs://", "viewfs://")
 SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
@@ -163,13 +166,13 @@ def file_size(path: str) -> int:
     return int(found.size)
 
 
-def open_file(path: str) -> IO[bytes]:
-    """Open a file to be read from any position."""
+def open_file(path: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    """Open a file to be read from any position; of one in a store so much is fetched at once."""
     if not is_remote(path):
         return open(path, "rb")
     store, inside = _store(path)
     with naming(path):
-        return _buffered(store, inside)
+        return _buffered(store, inside, read_ahead)
 
 
 def open_system(path: str) -> tuple[Any, str]:
@@ -316,8 +319,8 @@ class ObjectStore:
         return f"{self._root}/{name}"
 
 
-def _buffered(store: Any, inside: str) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _READ_AHEAD))
+def _buffered(store: Any, inside: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), read_ahead))
 
 
 class _Remote(io.RawIOBase):
@@ -379,12 +382,27 @@ def _store(path: str) -> tuple[Any, str]:
 def _opened(address: str, path: str) -> tuple[Any, str]:
     fs: Any = importlib.import_module("pyarrow.fs")
     try:
+        if address.startswith(_HADOOP) and importlib.util.find_spec("hdfs_native"):
+            return _open_hadoop(address), ""
         store, root = fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:
         # The message may quote a secret of the address.
         why = _first_line(error).replace(address, display(address))
         raise ArchiveError(f"{display(path)} cannot be opened: {why}") from None
     return store, root
+
+
+def _open_hadoop(address: str) -> Any:
+    """Open HDFS by a client of its own, which needs neither Java nor Hadoop's C library.
+
+    It reads core-site.xml and hdfs-site.xml where HADOOP_CONF_DIR says, as all others do.
+    """
+    fs: Any = importlib.import_module("pyarrow.fs")
+    client: Any = importlib.import_module("hdfs_native.fsspec")
+    parts = urlsplit(address)
+    kind = client.HdfsFileSystem if parts.scheme == "hdfs" else client.ViewfsFileSystem
+    system = kind(host=parts.hostname, port=parts.port, **dict(parse_qsl(parts.query)))
+    return fs.PyFileSystem(fs.FSSpecHandler(system))
 
 
 @contextmanager
@@ -396,6 +414,9 @@ def naming(path: str) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise type(error)(error.errno or 5, _first_line(error), display(path)) from error
+    except RuntimeError as error:
+        # What the client of HDFS raises.
+        raise OSError(5, _first_line(error).partition("\\n")[0], display(path)) from error
 
 
 def _first_line(error: Exception) -> str:

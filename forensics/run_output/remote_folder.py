@@ -119,7 +119,11 @@ def fetch(address: str) -> Path:
         raise ForensicsError(
             f"{shown} is no output folder of a postmortem: it has no findings.json."
         )
-    key = hashlib.sha256(json.dumps([shown, sorted(there.items())]).encode()).hexdigest()[:32]
+    # Not every store says when a file was written.
+    told = [
+        store.read(name).decode("latin-1") for name in (FILES_FILE, RESULT_FILE) if name in there
+    ]
+    key = hashlib.sha256(json.dumps([shown, sorted(there.items()), told]).encode()).hexdigest()[:32]
     for cache in private_folders():
         copies = cache / "runs"
         folder = copies / key
