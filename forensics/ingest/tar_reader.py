@@ -113,7 +113,8 @@ class TarReader:
             if damage.harmless:
                 self.notes.append(str(damage))
             else:
-                self._fault(f"the archive breaks off: {damage}")
+                # First, since of many faults only some are told.
+                self.faults.insert(0, f"the archive breaks off: {damage}")
 
     def read(self, size: int = -1, /) -> bytes:
         """Read from the member at hand; raises DamageError where the archive ends before it."""
