@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,7 @@ def load_command(path: Path) -> click.Command:
     return command
 
 
+@cache
 def _first_line(path: Path) -> str:
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
