@@ -30,10 +30,10 @@ _SUPPRESSION = {*_SCOPES, "reason", "until"}
 def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
     """Read limits: detector to name to value; `own_detectors` are those that are not shipped."""
     shipped = rules_folder() / "limits.yaml"
-    page = _read_shipped(shipped)
-    found = {name: dict(values) for name, values in page.items()}
+    read = _read_shipped(shipped)
+    found = {name: dict(values) for name, values in read.items()}
     found |= {name: {} for name in own_detectors if name not in found}
-    problems = list(_suppression_faults(str(shipped), page))
+    problems = list(_suppression_faults(str(shipped), read))
     for page in overlays:
         given = load_yaml(page)
         with reading_page(str(page)):
