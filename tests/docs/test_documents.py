@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -43,6 +44,7 @@ def there(page: Path, link: str) -> bool:
     return not anchor or anchor in anchors(target)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", one.lower()) for one in headings)
