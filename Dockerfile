@@ -16,7 +16,7 @@ COPY . /src
 RUN /build/bin/python -m hatchling build -t wheel -d /dist && /opt/kafka-forensics/bin/pip install --no-cache-dir --no-deps --no-index /dist/*.whl && rm -rf /opt/kafka-forensics/lib/python3*/site-packages/pip*
 
 FROM debian:${DEBIAN}
-RUN apt-get update && apt-get install -y --no-install-recommends openjdk-21-jre-headless python3 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends openjdk-21-jre-headless python3 && apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/kafka-forensics /opt/kafka-forensics
 RUN useradd --uid 10001 --create-home forensics
 ENV PATH=/opt/kafka-forensics/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1
