@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
-from forensics.ingest.json_objects import ObjectReader, read_moment, read_pairs
+from forensics.ingest.json_objects import ObjectReader, fold_key, read_moment, read_pairs
 from forensics.ingest.json_wrappers import decode_loosely, salvage
 from forensics.ingest.record_starts import MAX_RECORD, Offsets
 from forensics.ingest.text_buffer import find_escapes
@@ -308,15 +308,31 @@ class JsonDocument:
 
 def _name_row(row: Sequence[Any], context: Context) -> dict[str, Any] | None:
     """Give names to the values of a row: those of columns, of pairs, or Loki's time and line."""
-    columns = context.get("columns") or context.get("fields")
-    if isinstance(columns, list) and len(columns) == len(row):
-        names = [one.get("name") if isinstance(one, dict) else one for one in columns]
-        named = zip(names, row, strict=True)
-        return {name: value for name, value in named if isinstance(name, str)}
+    for names in _column_names(context, len(row)):
+        return dict(zip(names, row, strict=True))
     if len(row) > 1 and isinstance(row[1], str) and read_moment(row[0]) is not None:
         more = row[2] if len(row) > len("ab") and isinstance(row[2], dict) else {}
         return {**more, "timestamp": row[0], "line": row[1]}
     return dict(read_pairs(row)) or None
+
+
+def _column_names(context: Context, size: int) -> Iterator[list[str]]:
+    """Yield the lists of so many names that stand before a list of rows."""
+    for value in context.values():
+        if not isinstance(value, list) or len(value) != size:
+            continue
+        names = [_column_name(one) for one in value]
+        if all(names) and len(set(names)) == size:
+            yield [name or "" for name in names]
+
+
+def _column_name(column: object) -> str | None:
+    """Return the name of a column, which may stand in an object beside its type."""
+    if isinstance(column, dict):
+        column = next(
+            (value for key, value in column.items() if fold_key(key).endswith("name")), None
+        )
+    return column if isinstance(column, str) else None
 
 
 def _holds_records(value: object, reader: ObjectReader, depth: int = 0) -> bool:

@@ -18,6 +18,7 @@ from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
 from forensics.ingest.message_columns import MESSAGE, LinePattern
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
+from forensics.ingest.written_loggers import PLACE, find_loggers, holds_logger
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 
 # A head is looked for in so much of a line.
@@ -28,10 +29,8 @@ _MAX_ELEMENTS = 6
 # Two times that belong together, or a time and a level, have no more than this between them.
 _NEAR, _CLOSE = 160, 8
 _OPENERS = re.compile(r"[\[(<{]*$")
-_TOKEN = re.compile(r"[A-Za-z_][\w$]*(?:[.][\w$-]+)*(?:-[\w$]+)*")
-_PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?:[:@](?:[0-9]+|%L|\?))?"
-_METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + _PLACE
-_PLACE_AT, _METHOD_AT = re.compile(_PLACE), re.compile(_METHOD)
+_METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + PLACE
+_PLACE_AT, _METHOD_AT = re.compile(PLACE), re.compile(_METHOD)
 _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
@@ -50,7 +49,6 @@ _TIMES = re.compile(
 )
 _ANY_TIME = r"[0-9][0-9T:.,+ -]*Z?"
 _WORD, _BLANK = re.compile(r"([A-Za-z0-9][\w.@-]*)"), re.compile(r"[ \t]")
-_SOURCES = (".scala", ".java", ".kt", ".py", ".go")
 
 
 @dataclass(frozen=True)
@@ -355,7 +353,7 @@ def _split_logger(
     """Split gaps at the logger in them, if enough have one; True if all names have dots."""
     found = []
     for gap in gaps:
-        tokens = _find_loggers(gap, loggers)
+        tokens = find_loggers(gap, loggers)
         if tokens:
             begin, end, name = tokens[-1]
             found.append((gap[:begin], gap[end:], name))
@@ -366,42 +364,8 @@ def _split_logger(
 
 
 def _add_logger(pattern: LinePattern, dotted: bool) -> None:
-    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){_PLACE}", "%c")
+    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){PLACE}", "%c")
     pattern.has_logger = True
-
-
-def _find_loggers(
-    text: str, loggers: Collection[str], begin: int = 0, end: int | None = None
-) -> list[tuple[int, int, str]]:
-    """Find the names of loggers in a text: begin, end, name."""
-    found = []
-    for match in _TOKEN.finditer(text, begin, len(text) if end is None else end):
-        name = match[0]
-        for suffix in _SOURCES:
-            name = name.removesuffix(suffix)
-        if not is_logger(name, loggers) and is_logger(name.rpartition(".")[0], loggers):
-            # A method stands behind its class.
-            name = name.rpartition(".")[0]
-        if is_logger(name, loggers):
-            found.append((match.start(), match.start() + len(name), name))
-    return found
-
-
-def is_logger(name: str, loggers: Collection[str]) -> bool:
-    """Return True if a name is that of one of Kafka's loggers, or of a class of Kafka.
-
-    >>> is_logger("kafka.server.KafkaServer", {"KafkaServer"}), is_logger("Topic", {"Log"})
-    (True, False)
-    """
-    last = name.rpartition(".")[2]
-    known = last in loggers and ("." in name or last[1:] != last[1:].lower() or "-" not in name)
-    package = name.startswith(("kafka.", "org.apache.kafka.", "o.a.k."))
-    return known or (package and last[:1].isupper())
-
-
-def holds_logger(text: str, loggers: Collection[str]) -> bool:
-    """Return True if a text holds the name of one of Kafka's loggers."""
-    return bool(_find_loggers(text, loggers))
 
 
 def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, str | None]:
@@ -435,7 +399,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     """Find a logger at the end of records: its share, and what is put for it."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for rest in rests:
-        tokens = _find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
+        tokens = find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
         if tokens:
             begin, end, name = tokens[-1]
             ahead = _BEFORE_TAIL.search(rest[:begin])
@@ -456,7 +420,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
-    tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"
+    tail = rf"{blank}{re.escape(before)}({logger}){PLACE}{behind}[ \t]*$"
     return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
 
 
@@ -465,7 +429,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     methods = 0
     for rest in rests:
-        tokens = _find_loggers(rest, loggers, 0, _NEAR)
+        tokens = find_loggers(rest, loggers, 0, _NEAR)
         if tokens:
             begin, end, name = tokens[0]
             ahead = rest[:begin]
@@ -493,7 +457,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
         # What stands before it may end in a word, too, such as the client of a thread.
         logger = _CLASS
     gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
-    place = _METHOD if 2 * methods > len(rests) else _PLACE
+    place = _METHOD if 2 * methods > len(rests) else PLACE
     pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")
     return share, pattern
 

@@ -495,7 +495,7 @@ class WindowReader:
     ) -> WrapperStack | None:
         text = b"\n".join(lines) + b"\n"
         known = self._judge.signatures if signatures is None else signatures
-        return detect_wrappers(text, known, self._wrappers)
+        return detect_wrappers(text, known, self._wrappers, self._judge.loggers)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))

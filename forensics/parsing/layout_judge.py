@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.client_lines import THREAD
-from forensics.ingest.layout_inference import holds_logger
 from forensics.ingest.message_columns import OWN_BRACKET, leads_with_column
 from forensics.ingest.record_starts import Flags, Signature
+from forensics.ingest.written_loggers import holds_logger
 from forensics.parsing.layouts import Layout
 
 # A thread in brackets, before the message.
