@@ -507,9 +507,10 @@ def _write_trace(value: object) -> str:
         return value.strip("\n")
     if not isinstance(value, dict):
         return ""
-    name = _first_string(value, ("name", "exceptionType", "type", "class", "exception_class"))
-    says = _first_string(value, ("message", "exception_message"))
-    for key in ("extendedStackTrace", "stackTrace", "stacktrace", "frames", "stack_trace"):
+    value = {fold_key(key): one for key, one in value.items()}
+    name = _first_string(value, ("name", "exceptiontype", "type", "class", "exceptionclass"))
+    says = _first_string(value, ("message", "exceptionmessage"))
+    for key in ("extendedstacktrace", "stacktrace", "frames"):
         frames = value.get(key)
         if isinstance(frames, str):
             return frames.strip("\n")
