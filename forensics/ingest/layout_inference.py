@@ -15,7 +15,7 @@ from functools import partial
 
 from forensics.ingest.found_layout import found_layout
 from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
-from forensics.ingest.message_columns import MESSAGE, LinePattern
+from forensics.ingest.message_columns import MESSAGE, LinePattern, MessageStarts
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_loggers import PLACE, find_loggers, holds_logger
@@ -39,6 +39,8 @@ _CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 _END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
+# In so many lines a message must be known to say where all messages begin.
+_FEW_KNOWN, _NEARLY_ALL = 0.05, 0.9
 _REGULAR_PARTS = 12
 _MAX_GROUPS = 3
 # What a collector puts behind lines: so many tokens, in so many of the lines.
@@ -88,13 +90,18 @@ Day = tuple[int, int, int]
 
 
 def infer_layouts(
-    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+    lines: Sequence[str],
+    loggers: Collection[str],
+    day: Day | None = None,
+    starts: MessageStarts | None = None,
 ) -> Iterator[tuple[Wrapper, ...]]:
     """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed.
 
     `day` is that of the file, for times without a date.
     """
     yield infer_layout(lines, loggers, day)
+    if starts is not None:
+        yield infer_layout(lines, loggers, day, starts)
     groups: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         if elements := _elements(line):
@@ -103,6 +110,8 @@ def infer_layouts(
     if len(groups) > 1:
         for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
             yield infer_layout(some, loggers, day)
+            if starts is not None:
+                yield infer_layout(some, loggers, day, starts)
 
 
 def lacks_date(lines: Sequence[str]) -> bool:
@@ -114,11 +123,15 @@ def lacks_date(lines: Sequence[str]) -> bool:
 
 
 def infer_layout(
-    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+    lines: Sequence[str],
+    loggers: Collection[str],
+    day: Day | None = None,
+    starts: MessageStarts | None = None,
 ) -> tuple[Wrapper, ...]:
     """Find what reads most of some lines: a prefix, a layout, or both; empty if nothing does.
 
-    `loggers` are the last parts of the names of Kafka's loggers.
+    `loggers` are the last parts of the names of Kafka's loggers; `starts` what messages that rules
+    know begin with.
     """
     lines = [line.rstrip("\r\n") for line in lines]
     head = _find_head([(line, _elements(line)) for line in lines])
@@ -136,13 +149,13 @@ def infer_layout(
         time = _read_head(head, begin, prefix, pattern, loggers)
     else:
         pattern.rests = head.rests()
-    sure = _read_rest(pattern, loggers)
+    sure = _read_rest(pattern, loggers, starts or MessageStarts())
     if time is None or not _is_evident(head, pattern, sure, day):
         return ()
     time = time.on(day)
     if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
-        return (found_end(end), *infer_layout(cut, loggers, day))
+        return (found_end(end), *infer_layout(cut, loggers, day, starts))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -315,7 +328,7 @@ def _read_head(
             openers = [_OPENERS.search(gap)[0] for gap in gaps]  # type: ignore[index]
             fronts = [gap[: len(gap) - len(some)] for gap, some in zip(gaps, openers, strict=True)]
             gaps = openers
-            split = _split_logger(fronts, loggers)
+            split = _split_logger(fronts, loggers, head.rests())
             if split:
                 prefix.add_named(gap_parts(split[0]))
                 _add_logger(pattern, split[2])
@@ -324,7 +337,7 @@ def _read_head(
                 prefix.add_named(gap_parts(fronts))
             pattern.add_parts(gap_parts(gaps))
         else:
-            split = None if pattern.has_logger else _split_logger(gaps, loggers)
+            split = None if pattern.has_logger else _split_logger(gaps, loggers, head.rests())
             if split:
                 pattern.add_parts(gap_parts(split[0], all_fit=True))
                 _add_logger(pattern, split[2])
@@ -348,19 +361,36 @@ def _shown_time(text: str) -> str:
 
 
 def _split_logger(
-    gaps: Sequence[str], loggers: Collection[str]
+    gaps: Sequence[str], loggers: Collection[str], rests: Sequence[str]
 ) -> tuple[list[str], list[str], bool] | None:
-    """Split gaps at the logger in them, if enough have one; True if all names have dots."""
-    found = []
+    """Split gaps at the logger in them, if enough have one; True if all names have dots.
+
+    A name that is the same in all lines is none if what follows has names that differ.
+    """
+    found: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
+    some = 0
     for gap in gaps:
         tokens = find_loggers(gap, loggers)
-        if tokens:
-            begin, end, name = tokens[-1]
-            found.append((gap[:begin], gap[end:], name))
-    if len(found) < max(1, _MIN_LOGGERS * len(gaps)):
+        some += bool(tokens)
+        for begin, end, name in tokens:
+            found.setdefault(gap_form(gap[:begin]), []).append((gap[:begin], gap[end:], name))
+    if some < max(1, _MIN_LOGGERS * len(gaps)):
         return None
-    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in found]  # type: ignore[union-attr]
-    return [before for before, _, _ in found], afters, all("." in one for _, _, one in found)
+    best = max(found.values(), key=lambda one: (len({name for *_, name in one}), len(one)))
+    if len({name for *_, name in best}) == 1 and len(gaps) >= _FEW_LINES:
+        others = {name for rest in rests for *_, name in find_loggers(rest[:_NEAR], loggers)[:1]}
+        tails = {name for rest in rests for *_, name in find_loggers(rest, loggers)[-1:]}
+        if min(len(others), len(tails)) >= _FEW_LINES:
+            return None
+    # Threads and the like of other forms may stand before it.
+    known = {name for *_, name in best}
+    best = [
+        next((one for one in reversed(split) if one[2] in known), split[-1])
+        for gap in gaps
+        if (split := [(gap[:a], gap[b:], name) for a, b, name in find_loggers(gap, loggers)])
+    ]
+    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in best]  # type: ignore[union-attr]
+    return [before for before, _, _ in best], afters, all("." in one for _, _, one in best)
 
 
 def _add_logger(pattern: LinePattern, dotted: bool) -> None:
@@ -368,11 +398,15 @@ def _add_logger(pattern: LinePattern, dotted: bool) -> None:
     pattern.has_logger = True
 
 
-def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, str | None]:
+def _read_rest(
+    pattern: LinePattern, loggers: Collection[str], starts: MessageStarts
+) -> tuple[float, str | None]:
     """Add what follows the head: separators, thread, logger, message.
 
     Returns the share of lines with a known logger, and the pattern of the end of a record.
     """
+    if (share := _read_known(pattern, loggers, starts)) is not None:
+        return share
     pattern.strip_columns(partial(holds_logger, loggers=loggers), after_logger=pattern.has_logger)
     some = [rest for rest in pattern.rests if rest.strip()]
     if pattern.has_logger or not some:
@@ -393,6 +427,40 @@ def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, s
         return front_share, None
     pattern.add_message()
     return 0.0, None
+
+
+def _read_known(
+    pattern: LinePattern, loggers: Collection[str], starts: MessageStarts
+) -> tuple[float, str | None] | None:
+    """Add what stands before messages that rules know, if lines of others have it, too."""
+    rests = [rest for rest in pattern.rests if rest.strip()]
+    begins = [starts.find(rest) for rest in rests]
+    fronts = [rest[:at] for rest, at in zip(rests, begins, strict=True) if at is not None]
+    if len(fronts) < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
+        return None
+    found = LinePattern(rests=list(rests))
+    split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
+    before, after = (gap_parts(one) for one in (split[:2] if split else (fronts, ())))
+    if any(part.kind == "loose" for part in (*before, *after)):
+        return None
+    found.add_parts(before)
+    if split:
+        _add_logger(found, split[2])
+    found.add_parts(after)
+    fits = [match.end() for rest in rests if (match := re.match(found.source, rest))]
+    if len(fits) < _NEARLY_ALL * len(rests):
+        return None
+    pattern.take(found.source, found.shown)
+    pattern.has_logger |= found.has_logger
+    if pattern.has_logger:
+        pattern.add_message()
+        return 1.0, None
+    share, tail, shown = _find_tail([rest for rest in pattern.rests if rest.strip()], loggers)
+    if tail is None:
+        pattern.add_message()
+        return 0.0, None
+    pattern.add(MESSAGE, f"%m{shown}")
+    return share, tail
 
 
 def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, str | None, str]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
+from forensics.ingest.message_columns import MessageStarts
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -90,6 +91,13 @@ class LineJudge(Protocol):
     @property
     def loggers(self) -> frozenset[str]:
         """The last parts of the names of Kafka's loggers."""
+
+    @property
+    def starts(self) -> MessageStarts:
+        """What messages that rules know begin with."""
+
+    def count_known(self, lines: pa.Array, kinds: Bytes) -> int:
+        """Count the messages and loggers in some records that rules know."""
 
     def reads(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
         """Say which lines a layout reads; `followed` marks those with lines below them."""
@@ -475,10 +483,10 @@ class WindowReader:
             yield WrapperStack((*base.wrappers, end), is_found=True)
             cut = end.unwrap(TextBuffer.unwrapped(*to_buffer(inner))).to_arrow().to_pylist()
             short = [line.decode("utf-8", "replace") for line in cut]
-            for found in infer_layouts(short, self._judge.loggers, self._day):
+            for found in infer_layouts(short, self._judge.loggers, self._day, self._judge.starts):
                 for size in range(1, len(found) + 1):
                     yield WrapperStack((*base.wrappers, end, *found[:size]), is_found=True)
-        for found in infer_layouts(lines, self._judge.loggers, self._day):
+        for found in infer_layouts(lines, self._judge.loggers, self._day, self._judge.starts):
             for size in range(1, len(found) + 1):
                 yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
 
@@ -513,6 +521,9 @@ class WindowReader:
             everywhere = np.ones(len(rows), np.bool_)
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
+        rows = np.flatnonzero(read & carried)
+        if stack.is_found and len(rows):
+            worth += self._judge.count_known(trimmed.take(pa.array(rows)), kinds[rows])
         return read & carried, carried, worth
 
 
