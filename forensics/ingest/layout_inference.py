@@ -436,7 +436,11 @@ def _read_known(
     rests = [rest for rest in pattern.rests if rest.strip()]
     begins = [starts.find(rest) for rest in rests]
     fronts = [rest[:at] for rest, at in zip(rests, begins, strict=True) if at is not None]
-    if len(fronts) < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
+    # A known text may also stand inside a message; before the whole ones stands the same.
+    forms = Counter(map(gap_form, fronts))
+    form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
+    fronts = [front for front in fronts if gap_form(front) == form]
+    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
         return None
     found = LinePattern(rests=list(rests))
     split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
@@ -488,7 +492,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
-    tail = rf"{blank}{re.escape(before)}({logger}){PLACE}{behind}[ \t]*$"
+    tail = rf"{blank}{re.escape(before)}[ \t]*({logger}){PLACE}{behind}[ \t]*$"
     return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
 
 

@@ -41,11 +41,14 @@ _DELIMITERS = ("|", "\t", ";")
 _AFTER_WORD = (r"[ \t]+-[ \t]", r"[ \t]+:{1,2}[ \t]", r"[ \t]+[>|][ \t]", r":[ \t]")
 _WORD = r"[^\s\[\](){}\"'=<>]{1,80}"
 _LONGEST_FIELD = 80
+_EMPTY_BRACKETS = re.compile(r"(?: (?:\[\]|\{\}|\(\)))+$")
+_CLOSING_SIGNS = re.compile(r"[ \t]*(?:[|;~\"']|(?<=[\s|#\]>])[|#\]>]|[|#\]>](?=[|#\]>]))+$")
 _NO_MESSAGE = re.compile(r"[\s\W]*$")
 _ENDINGS = {'"': '"', "'": "'", "<": ">", "{": "}"}
 MESSAGE = r"(?P<message>[^\n]*?)"
 # A known beginning of a message is so long, stands so near, and begins as a word or a bracket does.
 _SHORTEST_START, _START_REACH = 8, 600
+_SAYS = re.compile(r"[\s\[=]")
 _WORD_BEGINS = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|[\[(<]")
 # Says if a text holds the name of a logger of Kafka.
 HoldsLogger = Callable[[str], bool]
@@ -62,7 +65,7 @@ class MessageStarts:
         """Take those that are long enough to be no accident."""
         self._starts: dict[str, list[str]] = {}
         for one in sorted(set(starts)):
-            if len(one) >= _SHORTEST_START and not one.isalnum():
+            if len(one) >= _SHORTEST_START and _SAYS.search(one):
                 self._starts.setdefault(one[:_SHORTEST_START], []).append(one)
 
     def find(self, text: str) -> int | None:
@@ -291,12 +294,16 @@ def _names_in(parts: Sequence[GapPart]) -> Iterator[tuple[int, int]]:
 
 
 def _shared_ending(rests: Sequence[str]) -> str:
-    """Return the empty brackets that nearly all messages end with."""
-    ends = Counter(
-        match[0] for rest in rests if (match := re.search(r"(?: (?:\[\]|\{\}|\(\)))+$", rest))
-    )
-    end, count = max(ends.items(), key=lambda one: (one[1], one[0]), default=("", 0))
-    return end if len(rests) > 1 and count >= _AGREE * len(rests) else ""
+    """Return the signs that nearly all messages end with: empty brackets, or what closes a record.
+
+    The first lines of longer messages end in another way.
+    """
+    for endings, share in ((_EMPTY_BRACKETS, _AGREE), (_CLOSING_SIGNS, _MOSTLY)):
+        ends = Counter(match[0] for rest in rests if (match := endings.search(rest)))
+        end, count = max(ends.items(), key=lambda one: (one[1], one[0]), default=("", 0))
+        if len(rests) > 1 and count >= share * len(rests):
+            return end
+    return ""
 
 
 def _count_kinds(messages: Sequence[str]) -> int:

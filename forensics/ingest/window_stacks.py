@@ -42,7 +42,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
-from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd
+from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd, FoundPrefix
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -314,6 +314,7 @@ class WindowReader:
         self._below = _cut(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
         found = [self._with_messages_below(stack, lines) for stack in found]
+        found = [self._with_true_names(stack, lines) for stack in found]
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
@@ -348,6 +349,30 @@ class WindowReader:
         if len(heads) >= len(said):
             return stack
         return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
+
+    def _with_true_names(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
+        """Let names in a found prefix be names only if lines below a record have those of it.
+
+        Counters, threads and places in a code change from line to line, whoever writes.
+        """
+        if not any(isinstance(one, FoundPrefix) and one.names_writer for one in stack.wrappers):
+            return stack
+        opened = stack.open(to_texts(lines.slice(0, min(len(lines), _BELOW_SAMPLE))))
+        if opened.origins is None:
+            return stack
+        kinds = match_starts(opened.data, opened.starts, opened.stops, self._judge.signatures)
+        below = np.flatnonzero((kinds[1:] == 0) & opened.carried[1:] & opened.carried[:-1]) + 1
+        if len(below) < _FEW:
+            return stack
+        names = opened.origins.take(pa.array(below))
+        above = opened.origins.take(pa.array(below - 1))
+        same = pc.sum(pc.equal(names, above), min_count=0).as_py()
+        if 2 * same >= len(below):
+            return stack
+        wrappers = (
+            one.without_writer() if isinstance(one, FoundPrefix) else one for one in stack.wrappers
+        )
+        return replace(stack, wrappers=tuple(wrappers))
 
     def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
         """Find what takes off codes and zeros that stand before a few records."""
