@@ -144,8 +144,13 @@ def learn_fields(
         for path, value in _scalars(node, ()):
             columns.setdefault(path, []).append(value)
     roles = _roles_by_values(columns, len(nodes), loggers)
-    if roles is None or _agrees(told, nodes, roles):
+    if roles is None:
         return None
+    if _agrees(told, nodes, roles):
+        more = roles.get("more", ())
+        roles = {"more": more} if more and not reader.has_role(more[-1]) else {}
+        if not roles:
+            return None
     for role, path in roles.items():
         reader = with_name(reader, role, ".".join(path[-3:]))
     return reader
