@@ -112,6 +112,17 @@ def quantity(number: int, noun: str) -> str:
     return f"{number} {pluralize(noun, number)}"
 
 
+def times_text(number: object) -> str:
+    """Say how often.
+
+    >>> times_text(1), times_text(2), times_text(5), times_text(None)
+    ('once', 'twice', '5 times', 'again and again')
+    """
+    if not isinstance(number, int):
+        return "again and again"
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def pluralize(noun: str, number: float | None, plural: str = "") -> str:
     """Return a noun in the form that follows a number.
 

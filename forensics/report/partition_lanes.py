@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow.dataset as ds
 
@@ -51,7 +52,7 @@ def _read_outages(run: RunOutput, view: Span) -> dict[str, list[Span]]:
 
 
 def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
-    lanes = []
+    lanes: list[LaneInterval] = []
     for epoch in row.leader_epochs[:MAX_BARS]:
         state = "unclean leader" if epoch.unclean else "leader"
         if epoch.leader is None:
@@ -59,7 +60,13 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
         elif epoch.leader == -1:
             state = "no leader"
         leader = epoch.leader if epoch.leader is not None and epoch.leader >= 0 else None
-        if epoch.start < view[1] and epoch.end > view[0]:
+        if not (epoch.start < view[1] and epoch.end > view[0]):
+            continue
+        last = lanes[-1] if lanes else None
+        if last and (last.broker, last.state, last.end) == (leader, state, epoch.start):
+            # The same leader under another epoch: nothing changed for clients.
+            lanes[-1] = replace(last, end=epoch.end)
+        else:
             lanes.append(LaneInterval(row.label, leader, state, epoch.start, epoch.end))
     if lanes:
         known = [(lane.start, lane.end) for lane in lanes]

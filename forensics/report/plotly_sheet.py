@@ -139,7 +139,7 @@ def lane_label(lane: LaneInterval) -> str:
     if lane.state in theme.OVERLAYS:
         return ""
     if lane.state != "active":
-        return lane.state
+        return theme.state_words(lane.state)
     node = "node not known" if lane.broker is None else f"node {lane.broker}"
     return node if lane.epoch is None else f"{node}, epoch {lane.epoch}"
 

@@ -109,7 +109,7 @@ def test_loss_cannot_be_told_where_a_file_is_damaged(unclean: Path) -> None:
     assert verdict_sentence(run) == (
         "Broker 2 left and came back again and again; 3 partitions unavailable for up to 40 s. "
         "Wed 2026-11-18, 11:38:48 \u2013 11:39:29 UTC (40.7 s), over. "
-        "Whether records were lost cannot be told from these logs. Confidence: confirmed."
+        "Whether records were lost cannot be told from these logs. Confidence in what happened: confirmed."
     )
 
 
@@ -118,7 +118,7 @@ def test_no_loss_is_seen_where_all_was_read(unclean: Path) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
-    assert " No data loss found. Confidence: confirmed." in verdict_sentence(run)
+    assert " No data loss found. Confidence in what happened: confirmed." in verdict_sentence(run)
 
 
 def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
