@@ -24,7 +24,7 @@ from forensics import run_result
 from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.engine.base import Engine, Notify
+from forensics.engine.base import PROGRAM, Engine, Notify
 from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
@@ -148,8 +148,11 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             engine = stack.enter_context(
-                open_engine(settings.engine, settings.master, watch.listener)
-            )
+                open_engine(
+                    settings.engine, settings.master, settings.exchange, watch.listener,
+                    settings.title,
+                )
+            )  # fmt: skip
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -160,15 +163,22 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
 
 
 def open_engine(
-    name: str, master: str | None, listener: ProgressListener = SILENT
+    name: str,
+    master: str | None,
+    exchange: str,
+    listener: ProgressListener = SILENT,
+    title: str = PROGRAM,
 ) -> AbstractContextManager[Engine]:
-    """Open what runs the stages: Spark on `master`, or this process."""
+    """Open what runs the stages: Spark on `master`, or this process.
+
+    Executors write into the folder `exchange`; Spark shows `title`.
+    """
     if name == "local":
         return nullcontext(LocalEngine(listener, MAX_BYTES))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
-    return open_spark(master, listener)
+    return open_spark(exchange, master, listener, title)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:

@@ -30,7 +30,7 @@ from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.lib.text_safety import printable_lines
-from forensics.run_output.damage import FINDINGS_FILE, RESULT_FILE
+from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
 _PROC = Path("/proc")

@@ -23,10 +23,10 @@ from forensics.cli.app import (
     VERBOSE_OPTION,
     WAIT_OPTION,
     command_words,
+    print_rows,
     refuse_master_of_local,
     run_file,
     tell,
-    tell_rows,
 )
 from forensics.cli.value_completion import complete_with, week_names
 from forensics.settings import SEVERITIES
@@ -137,7 +137,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     elif not quiet:
         from forensics.report.terminal_summary import week_rows
 
-        tell_rows(week_rows(result))
+        print_rows(week_rows(result))
     raise SystemExit(result["exit_code"])
 
 

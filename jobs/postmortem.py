@@ -23,10 +23,10 @@ from forensics.cli.app import (
     STRICT_OPTION,
     VERBOSE_OPTION,
     command_words,
+    print_rows,
     refuse_master_of_local,
     run_file,
     tell,
-    tell_rows,
 )
 from forensics.settings import SEVERITIES
 
@@ -154,7 +154,7 @@ def command(
 
         # Redacted lines are not those of the archive: they cannot be looked up in it.
         shown = () if classes is not None else archives
-        tell_rows(summary_rows(open_run(out), result, shown))
+        print_rows(summary_rows(open_run(out), result, shown))
     raise SystemExit(result["exit_code"])
 
 

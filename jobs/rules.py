@@ -376,17 +376,17 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
 )
 @RULES_OPTION
 def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None:
-    """Say what the rules cost on ARCHIVE, the dearest first.
+    """Say what the rules cost on ARCHIVE, the most expensive first.
 
     Scans it in this process, without Spark, as one worker would. First come the seconds of each
-    step of the scan; `cut` is all that is not sieving, reading or matching. Then come the wordings:
-    the milliseconds of each, the records that it was asked about, and those that it took.
+    step of the scan: prefilter, parse, match, and all other. Then come the wordings: the
+    milliseconds of each, the records it was tried on, and those that it matched.
 
     \b
     Example:
       kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
-    from forensics.rule_tools.profile import profile_scan
+    from forensics.rule_tools.rule_coverage import profile_scan
 
     rules, splits = _load(packs), _plan_whole_files(archives)
     for line in profile_scan(splits, rules.layouts, rules.active_rules()).to_lines(limit):

@@ -105,7 +105,7 @@ def command(
     an archive, several being one cluster's: then that is read first.
 
     Of a partition: each leader epoch, and between them the versions of the in-sync replicas, cuts,
-    losses and offsets. Of a broker: its life, its reigns as controller, what it took over and lost,
+    losses and offsets. Of a broker: its life, its terms as controller, what it took over and lost,
     and its findings. FILE:LINE under a sentence is the evidence for it.
 
     TIME is as 2026-11-18T11:38:51; where the logs are of one day, 11:38:51 is enough.
@@ -195,7 +195,7 @@ def _postmortem(settings: Settings, *, quiet: bool) -> Path:
 
 
 def _write(saved: RunOutput, stories: list[Timeline], *, as_json: bool, quote: bool) -> None:
-    from forensics.report.histories.text import render_lines, to_json
+    from forensics.report.histories.phrases import render_lines, to_json
 
     print_any_character()
     if as_json:

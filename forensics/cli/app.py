@@ -191,7 +191,7 @@ def tell(text: str, *, err: bool = False) -> None:
     click.echo(printable_lines(text), err=err)
 
 
-def tell_rows(rows: Iterable[tuple[str, str]]) -> None:
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     """Write labels and texts as two columns; a verdict is the label in capitals, and coloured."""
     shown = list(rows)
     width = max((len(label) for label, _ in shown), default=0)

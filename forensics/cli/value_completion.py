@@ -88,7 +88,7 @@ def broker_names(folder: Path) -> Iterable[tuple[str, str]]:
 
 def finding_names(folder: Path) -> Iterable[tuple[str, str]]:
     """Give the id of every finding, with its title."""
-    from forensics.run_output.damage import FINDINGS_FILE, read_json  # noqa: PLC0415 - slow
+    from forensics.run_output.integrity import FINDINGS_FILE, read_json  # noqa: PLC0415 - slow
 
     findings = read_json(folder / FINDINGS_FILE).get("findings") or ()
     return [(str(one["id"]), f"{one['severity']}: {one['title']}") for one in findings]

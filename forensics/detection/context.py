@@ -17,15 +17,15 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import rate_confidence
 from forensics.detection.kafka_cli import KafkaCli, read_cli
 from forensics.detection.requirements import Visibility
+from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, Absences
 from forensics.history.rebuild import History
 from forensics.lib.arrow_io import is_any_of
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
-from forensics.run_output.findings import Finding, PartitionLoss
+from forensics.run_output.findings import CONFIDENCES, Finding, PartitionLoss
 from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
@@ -212,10 +212,32 @@ class DetectionContext:
         stated: bool,
         apart: int | None = None,
     ) -> tuple[str, str]:
-        """Return the confidence of a finding and its reason, as `rate_confidence` has them."""
-        return rate_confidence(
-            self.history.clocks, self.visibility, begin, end, evidence, stated=stated, apart=apart
+        """Return the confidence of a finding and the reason for it.
+
+        `stated`: a line of the evidence says it in so many words. `apart`: the finding rests on one
+        thing having come before another, by so many microseconds.
+        """
+        nodes = sorted({node for row in evidence if (node := self.visibility.node_of(row["file"]))})
+        step = CONFIDENCES.index(
+            "confirmed" if stated else "likely" if len(nodes) > 1 else "possible"
         )
+        basis = "Stated in" if stated else "Inferred from"
+        reasons = [f"{basis} {_count_logs(len(nodes))}"]
+        if apart is not None:
+            uncertainty = _clock_uncertainty(self.history.clocks, nodes, begin)
+            if uncertainty is None or uncertainty >= apart:
+                step -= 1
+                off = (
+                    "are not known"
+                    if uncertainty is None
+                    else f"may be off by {uncertainty // 1000} ms"
+                )
+                reasons.append(f"the order rests on {apart // 1000} ms, and the clocks {off}")
+        hole = next(self.visibility.gaps(begin, end, nodes), None)
+        if hole is not None:
+            step -= 1
+            reasons.append(f"the logs of {hole['node']} have a hole then ({hole['why']})")
+        return CONFIDENCES[max(0, step)], "; ".join(reasons)
 
     def finding(  # noqa: PLR0913, PLR0917
         self,
@@ -306,3 +328,19 @@ def partition_name(row: Mapping[str, Any]) -> str:
 def in_topics(topics: Iterable[str]) -> pc.Expression:
     """Filter rows of some topics."""
     return is_any_of("topic", topics)
+
+
+def _clock_uncertainty(clocks: Clocks, nodes: Sequence[str], moment: int) -> int | None:
+    """Return how far two of these nodes' clocks may be apart; None if one of them is unknown."""
+    if len(nodes) < 2:
+        return 0 if nodes else None
+    # Uncertainty is looked up by the time as logged.
+    each = [clocks.uncertainty(node, 2 * moment - clocks.correct(node, moment)) for node in nodes]
+    known = sorted(one for one in each if one is not None)
+    return sum(known[-2:]) if len(known) == len(each) else None
+
+
+def _count_logs(nodes: int) -> str:
+    if not nodes:
+        return "a log whose node is not known"
+    return "the log of one node" if nodes == 1 else f"the logs of {nodes} nodes"

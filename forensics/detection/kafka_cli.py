@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
-from forensics.detection.cluster_places import Places, read_places
+from forensics.detection.cluster_addresses import ClusterAddresses, read_cluster_addresses
 from forensics.events.packs import load_rule_set, version_numbers
 from forensics.lib.arrow_io import is_any_of
 from forensics.run_output.reader import Tables
@@ -125,7 +125,7 @@ class KafkaCli:
     assumed: bool = False
     windows: bool = False
     # where the cluster is, as its settings tell
-    places: Places = field(default_factory=Places)
+    places: ClusterAddresses = field(default_factory=ClusterAddresses)
 
     @classmethod
     def for_versions(
@@ -397,7 +397,7 @@ def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
     windows = any(len(batch) for batch in tables.scan("events", ["line"], pathed))
     known = KafkaCli.for_versions(versions, kraft=kraft, rules=rules, windows=windows)
-    return replace(known, places=read_places(tables))
+    return replace(known, places=read_cluster_addresses(tables))
 
 
 def _find_bounds(rules: Iterable[str]) -> tuple[Version, Version]:

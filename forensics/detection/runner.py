@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.detection.causality.chains import build_chains
-from forensics.detection.causality.explanations import explain_moves
+from forensics.detection.causality.chains import build_chains, explain_moves
 from forensics.detection.causality.trigger import find_trigger
 from forensics.detection.context import DetectionContext
 from forensics.detection.impact import measure_impact

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 
 from forensics.ingest.read_plan import Split
 
+# What Spark calls a run whose archive is not known.
+PROGRAM = "kafka-forensics"
 Notify = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
 

@@ -20,9 +20,9 @@ from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
 from forensics.history.clocks.steps import count_unconfirmed_steps, locate_steps
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.build_lanes import Lanes
-from forensics.history.nodes.controller_terms import VoidActs
+from forensics.history.nodes.controller_terms import DeposedControllers
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.history.partitions.controller_actions import ACTION_KINDS, ControllerActions
+from forensics.history.partitions.elections import ACTION_KINDS, ControllerActions
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
 from forensics.history.partitions.observers import Observers
 from forensics.lib.arrow_io import SIGHTING, iter_partitions, read_events, to_batches
@@ -97,7 +97,7 @@ def build_fold_context(
 
 
 def _read_actions(
-    events: Path, clocks: Clocks, startups: StartupWindows, void: VoidActs
+    events: Path, clocks: Clocks, startups: StartupWindows, void: DeposedControllers
 ) -> ControllerActions:
     """Gather what controllers did to many partitions at once; what they replay is no news."""
     columns = [*SIGHTING, "telling", "topic", "broker", "detail", "count", "added", "bounced"]

@@ -105,10 +105,13 @@ def read_batches(
     columns: Sequence[str] | None = None,
     where: ds.Expression | None = None,
     rows: int = ROWS_OF_GROUP,
+    *,
+    read_ahead: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read a table that grows with the archive, a few thousand rows at a time.
 
-    Arrow would read far ahead and keep what it has read; this holds one or two row groups.
+    Arrow would read far ahead and keep what it has read; this holds one or two row groups. With
+    `read_ahead` all columns of a file are asked for at once, as slow stores need it.
     """
     data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
     wanted = None if columns is None else list(columns)
@@ -121,7 +124,7 @@ def read_batches(
         batch_size=rows,
         batch_readahead=1,
         fragment_readahead=1,
-        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=read_ahead),
     )
     return (batch for batch in found if len(batch))
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
@@ -84,7 +85,7 @@ def is_folder(path: str) -> bool:
     if not is_remote(path):
         return Path(path).is_dir()
     store, inside = _store(path)
-    with _naming(path):
+    with naming(path):
         return str(store.get_file_info(inside).type.name) == "Directory"
 
 
@@ -154,7 +155,7 @@ def file_size(path: str) -> int:
     if not is_remote(path):
         return os.stat(path).st_size
     store, inside = _store(path)
-    with _naming(path):
+    with naming(path):
         found = store.get_file_info(inside)
     if not found.is_file:
         raise FileNotFoundError(2, "there is no such file", display(path))
@@ -166,8 +167,56 @@ def open_file(path: str) -> IO[bytes]:
     if not is_remote(path):
         return open(path, "rb")
     store, inside = _store(path)
-    with _naming(path):
+    with naming(path):
         return _buffered(store, inside)
+
+
+def open_system(path: str) -> tuple[Any, str]:
+    """Return the file system of a path, as pyarrow has it, and the path inside."""
+    if is_remote(path):
+        return _store(path)
+    fs: Any = importlib.import_module("pyarrow.fs")
+    return fs.LocalFileSystem(), str(Path(path).absolute())
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[Any]:
+    """Open a new file for pyarrow to write to; folders are made as needed.
+
+    A file in a store is there when it is closed, whole.
+    """
+    if not is_remote(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    system, inside = open_system(path)
+    with naming(path), system.open_output_stream(inside) as file:
+        yield file
+
+
+def join(folder: str, name: str) -> str:
+    """Return the path of a file in a folder, with the options that the folder's address has.
+
+    >>> join("s3://logs/out?region=eu-central-1", "tables/events")
+    's3://logs/out/tables/events?region=eu-central-1'
+    >>> join("/shared/out/", "page.html")
+    '/shared/out/page.html'
+    """
+    if not is_remote(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    address, question, options = folder.partition("?")
+    return f"{address.rstrip('/')}/{name}{question}{options}"
+
+
+def upload(path: Path, address: str) -> None:
+    """Copy a local file to an address."""
+    with path.open("rb") as source, open_output(address) as target:
+        while block := source.read(_READ_AHEAD):
+            target.write(block)
+
+
+def download(address: str, path: Path) -> None:
+    """Copy a file from an address to a local path."""
+    with open_file(address) as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, _READ_AHEAD)
 
 
 class ObjectStore:
@@ -182,7 +231,7 @@ class ObjectStore:
         """Return the names of all objects, in order."""
         fs: Any = importlib.import_module("pyarrow.fs")
         chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
-        with _naming(self._address):
+        with naming(self._address):
             found = self._store.get_file_info(chosen)
         names = {one.path[len(self._root) :].lstrip("/") for one in found if one.is_file}
         # Some stores keep an empty object for what others call a folder.
@@ -191,13 +240,13 @@ class ObjectStore:
 
     def size(self, name: str) -> int | None:
         """Return the size of an object; None if it does not exist."""
-        with _naming(self._address):
+        with naming(self._address):
             found = self._store.get_file_info(self._at(name))
         return int(found.size) if found.is_file else None
 
     def open(self, name: str) -> IO[bytes]:
         """Open an object to be read from any position."""
-        with _naming(self._address):
+        with naming(self._address):
             return _buffered(self._store, self._at(name))
 
     def read(self, name: str) -> bytes:
@@ -207,7 +256,7 @@ class ObjectStore:
 
     def put(self, name: str, content: IO[bytes]) -> None:
         """Write an object, whole or not at all."""
-        with _naming(self._address), self._store.open_output_stream(self._at(name)) as out:
+        with naming(self._address), self._store.open_output_stream(self._at(name)) as out:
             while block := content.read(_READ_AHEAD):
                 out.write(block)
 
@@ -221,6 +270,11 @@ class ObjectStore:
             # A store without folders may fail to keep the folder that the object leaves behind.
             if self.size(name) is not None:
                 raise
+
+    def remove_folder(self, name: str) -> None:
+        """Delete all objects below a name."""
+        with naming(self._address), suppress(FileNotFoundError):
+            self._store.delete_dir(self._at(name))
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -260,15 +314,14 @@ class _Remote(io.RawIOBase):
 
 def _objects(root: str) -> Iterator[tuple[str, str]]:
     store, inside = _store(root)
-    address, question, options = root.partition("?")
     fs: Any = importlib.import_module("pyarrow.fs")
-    with _naming(root):
+    with naming(root):
         found = store.get_file_info(fs.FileSelector(inside, recursive=True))
     below = sorted(one.path[len(inside) :].lstrip("/") for one in found if one.is_file)
     for name in below:
         # A store may hold an object that is named like a folder.
         if name and not name.endswith("/"):
-            yield name, f"{address.rstrip('/')}/{name}{question}{options}"
+            yield name, join(root, name)
 
 
 def _store(path: str) -> tuple[Any, str]:
@@ -299,7 +352,7 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
+def naming(path: str) -> Iterator[None]:
     """Add the path to errors of a store, as the system does for its own files."""
     try:
         yield

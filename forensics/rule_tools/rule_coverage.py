@@ -1,4 +1,4 @@
-"""Tells which rule takes which line of a log, and what the lines look like that no rule takes.
+"""Tells which rule takes which line of a log, what it costs, and what lines no rule takes.
 
 All records of an archive are walked over in this process, and counted by logger and by shape.
 """
@@ -9,19 +9,28 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.log_reader import LogReader
+from forensics.events.matcher import Matcher, Rows
+from forensics.events.rules import Rule, Wording
+from forensics.events.scan import Scanner
 from forensics.ingest.archive_reader import open_parts, open_splitter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import Records
 from forensics.ingest.record_starts import Signature
 from forensics.lib.text_safety import printable
+from forensics.parsing.layouts import Layout
 from forensics.schemas import FACTS
+
+# Everything that is not measured by itself: unpacking, splitting, counting.
+_OTHER_STEPS = "other"
 
 
 @dataclass
@@ -262,3 +271,114 @@ def _shapes(entries: pa.RecordBatch, file: str, coverage: RuleCoverage) -> None:
 
 def _text(raw: bytes | str | None) -> str:
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw or ""
+
+
+@dataclass
+class Cost:
+    """The time that one wording took for so many records, and how many it matched."""
+
+    seconds: float = 0.0
+    tried: int = 0
+    matched: int = 0
+
+
+@dataclass
+class Profile:
+    """The seconds of each step of a scan, and the cost of each wording."""
+
+    steps: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys((_OTHER_STEPS, "prefilter", "parse", "match"), 0.0)
+    )
+    wordings: dict[tuple[str, int], Cost] = field(default_factory=dict)
+    bytes: int = 0
+    records: int = 0
+    prefiltered: int = 0
+    events: int = 0
+
+    def to_lines(self, limit: int) -> Iterator[str]:
+        """Yield the profile as lines of text."""
+        total = sum(self.steps.values())
+        speed = f", {self.bytes / 1e6 / total:.0f} MB/s" if total else ""
+        yield f"{self.bytes / 1e6:.1f} MB, {self.records:,} records, {total:.2f} s{speed}"
+        for step, seconds in self.steps.items():
+            yield f"  {step:<9} {seconds:>8.2f} s  {100 * seconds / (total or 1):>3.0f} %"
+        yield f"{self.prefiltered:,} records passed the prefilter, {self.events:,} events"
+        yield f"{'ms':>9} {'tried':>10} {'matched':>10}  rule:line of the wording"
+        slowest = sorted(self.wordings.items(), key=lambda item: (-item[1].seconds, item[0]))
+        for (rule, line), cost in slowest[:limit]:
+            yield f"{1000 * cost.seconds:>9.1f} {cost.tried:>10} {cost.matched:>10}  {rule}:{line}"
+
+    @contextmanager
+    def time_step(self, step: str) -> Iterator[None]:
+        """Add the time of the block to a step."""
+        begin = perf_counter()
+        yield
+        self.steps[step] += perf_counter() - begin
+
+
+class _ProfilingMatcher(Matcher):
+    """Measures each wording."""
+
+    def __init__(self, rules: Sequence[Rule], profile: Profile) -> None:
+        super().__init__(rules)
+        self._profile = profile
+        self._names = {
+            id(wording): (rule.id, wording.line_number)
+            for rule in rules
+            for wording in rule.wordings
+        }
+
+    def _match_wording(self, messages: pa.Array, wording: Wording, rows: Rows | None = None) -> Any:
+        begin = perf_counter()
+        rows, fields = super()._match_wording(messages, wording, rows)
+        cost = self._profile.wordings.setdefault(self._names[id(wording)], Cost())
+        cost.seconds += perf_counter() - begin
+        cost.tried += len(messages)
+        cost.matched += len(rows)
+        return rows, fields
+
+
+class _ProfilingReader(LogReader):
+    """Measures each step."""
+
+    def __init__(
+        self, layouts: tuple[Layout, ...], rules: Sequence[Rule], profile: Profile
+    ) -> None:
+        super().__init__(layouts, rules)
+        self.matcher = _ProfilingMatcher(rules, profile)
+        self._profile = profile
+
+    def extract(self, records: Records) -> pa.RecordBatch:
+        with self._profile.time_step("prefilter"):
+            return super().extract(records)
+
+    def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
+        with self._profile.time_step("prefilter"):
+            passed = super().prefilter(extracted)
+        self._profile.prefiltered += len(passed)
+        return passed
+
+    def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        with self._profile.time_step("parse"):
+            return super().parse(records)
+
+    def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+        with self._profile.time_step("match"):
+            return super().match(entries)
+
+
+def profile_scan(
+    splits: Iterable[Split], layouts: tuple[Layout, ...], rules: Sequence[Rule]
+) -> Profile:
+    """Scan splits without Spark, and measure where the time goes."""
+    profile = Profile()
+    scanner = Scanner(_ProfilingReader(layouts, rules, profile))
+    begin = perf_counter()
+    for split in splits:
+        for batch in scanner.scan(split):
+            for account in map(json.loads, batch["account"].drop_null().to_pylist()):
+                profile.bytes += account.get("bytes") or 0
+                profile.records += account.get("records", 0)
+                profile.events += account.get("events", 0)
+    profile.steps[_OTHER_STEPS] = perf_counter() - begin - sum(profile.steps.values())
+    return profile

@@ -26,14 +26,14 @@ import pyarrow.dataset as ds
 from forensics.errors import ForensicsError
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.text_format import parse_millis, time_text
-from forensics.run_output.damage import (
+from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
+from forensics.run_output.integrity import (
     FINDINGS_FILE,
     check_tables,
     naming_table,
     read_document,
     refuse_unfinished,
 )
-from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.ingest.archive_reader import FIRST_PREFIX
-from forensics.run_output.damage import check_file
+from forensics.run_output.integrity import check_file
 from forensics.weekly.atomic_commit import ADVICE
 from forensics.weekly.iso_week import EARLIEST, LATEST, Week, week_of
 

@@ -25,7 +25,7 @@ from forensics.lib.deterministic_parquet import (
     sort_rows,
 )
 from forensics.lib.time_units import DAY, to_arrow_timestamp
-from forensics.run_output.damage import check_file
+from forensics.run_output.integrity import check_file
 from forensics.schemas import EVENTS
 from forensics.weekly.atomic_commit import ADVICE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week

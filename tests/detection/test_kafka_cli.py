@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.cluster_places import Places
+from forensics.detection.cluster_addresses import ClusterAddresses
 from forensics.detection.kafka_cli import KafkaCli
 from tests.detection.cases import case, event, logs
 
@@ -298,7 +298,10 @@ def test_old_brokers_are_asked_by_way_of_the_zookeeper_that_they_name(tmp_path: 
 def test_what_names_no_place_is_left_to_the_reader(
     tmp_path: Path, setting: str, value: str
 ) -> None:
-    assert commands_after(tmp_path, started("broker-1", **{setting: value})).places == Places()
+    assert (
+        commands_after(tmp_path, started("broker-1", **{setting: value})).places
+        == ClusterAddresses()
+    )
 
 
 def test_brokers_that_name_two_zookeepers_leave_the_choice_to_the_reader(tmp_path: Path) -> None:

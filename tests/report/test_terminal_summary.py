@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from forensics.cli.app import tell_rows
+from forensics.cli.app import print_rows
 from forensics.report.headline import headline
 from forensics.report.terminal_summary import summary_rows, week_rows
 from forensics.run_output.reader import load_run
@@ -82,12 +82,12 @@ def test_a_verdict_is_coloured_on_a_terminal_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [("read", "1 file"), ("INCIDENT", "lost\x1b[2J\nat noon")]
-    tell_rows(rows)
+    print_rows(rows)
 
     plain = capsys.readouterr().out
     assert plain == "read      1 file\nINCIDENT  lost<U+001B>[2J\n          at noon\n"
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    tell_rows(rows)
+    print_rows(rows)
     assert click.unstyle(capsys.readouterr().out) == plain

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forensics.detection.causality.links import (
     MOVE,
     CausalLink,
     ChainNode,
+    allowed_sources,
     build_nodes,
     find_links,
     load_mechanisms,
@@ -24,7 +25,8 @@ from forensics.detection.causality.links import (
 )
 from forensics.detection.context import DetectionContext
 from forensics.detection.shared.leader_moves import MoveHistory
-from forensics.lib.time_units import SECOND, to_iso
+from forensics.lib.text_format import parse_millis
+from forensics.lib.time_units import MILLISECOND, SECOND, to_iso
 from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
 from forensics.settings import SEVERITIES
 
@@ -32,6 +34,11 @@ from forensics.settings import SEVERITIES
 _MAX_CHAINS, _MAX_LINKS, _MAX_COMPETING = 20, 60, 20
 
 Document = dict[str, Any]
+
+_STALE = "stale-metadata"
+_ABOUT_PARTITIONS = ("unclean-election", "offline-partitions", "reassignment")
+# How far the move may be from what took the leader away: a session has to run out.
+_NEAR = 30 * SECOND
 
 
 def build_chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Document]:
@@ -225,3 +232,48 @@ def _recoveries(nodes: Iterable[ChainNode]) -> Iterable[Document]:
 
 def _quote(lines: Iterable[Mapping[str, Any]]) -> list[Document]:
     return [{name: line.get(name) for name in ("file", "line", "text", "rule")} for line in lines]
+
+
+def explain_moves(findings: Sequence[Finding]) -> list[Finding]:
+    """Add to each finding of stale metadata the id and title of the one that explains its move."""
+    others = [finding for finding in findings if finding.detector != _STALE]
+    return [
+        _explain(finding, others) if finding.detector == _STALE else finding for finding in findings
+    ]
+
+
+def _explain(finding: Finding, others: Sequence[Finding]) -> Finding:
+    source = _find_source(finding, others)
+    if source is None:
+        return finding
+    text = f"{finding.explanation} Why the leaders moved: finding {source.id} ({source.title})."
+    return replace(
+        finding, explanation=text, measures={**finding.measures, "explained_by": source.id}
+    )
+
+
+def _find_source(finding: Finding, others: Sequence[Finding]) -> Finding | None:
+    """Find it by the cause, and by the former leader or the partitions, not by time alone."""
+    measures = finding.measures
+    since = parse_millis(measures.get("led_since"))
+    sources = list(allowed_sources(measures.get("cause")) or ())
+    if since is None:
+        return None
+    moment = since * MILLISECOND
+    former = set(measures.get("led_before", ()))
+    fitting = [
+        one
+        for one in others
+        if one.detector in sources
+        and one.begin - _NEAR <= moment <= one.end + _NEAR
+        and (
+            set(finding.partitions) & set(one.partitions)
+            if one.detector in _ABOUT_PARTITIONS
+            else former & set(one.brokers)
+        )
+    ]
+    return min(
+        fitting,
+        key=lambda one: (sources.index(one.detector), abs(one.begin - moment), one.id),
+        default=None,
+    )

@@ -19,7 +19,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     no_quorum_absences,
 )
-from forensics.detection.shared.process_end_words import END_WORDS
+from forensics.detection.shared.process_ends import END_WORDS
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import sessions
@@ -79,7 +79,7 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:
-        chosen = [root for root in roots if root.absence is None or _is_told(root, incidents)]
+        chosen = [root for root in roots if root.absence is None or _is_reported(root, incidents)]
         chosen = _same_incident(headline, chosen)
     first: dict[tuple[str, str], _Root] = {}
     for root in sorted(chosen, key=lambda root: (root.begin, root.node, root.kind)):
@@ -112,7 +112,7 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
             continue
         end = absence.end if absence.end is not None else context.logs_end
         node = broker_node(absence.broker)
-        told = next((one for one in findings if _tells(one, absence)), None)
+        told = next((one for one in findings if _is_about(one, absence)), None)
         kind, begin = _KINDS.get(absence.kind, "unknown"), absence.begin
         evidence: Sequence[Place] = absence.evidence
         why, line = reasons.get((absence.broker, absence.begin), ("", None))
@@ -166,7 +166,7 @@ def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) ->
                 yield _Root(kind, node, one.begin, one.end, one.evidence, one.id, delays=delays)
 
 
-def _tells(finding: Finding, absence: Absence) -> bool:
+def _is_about(finding: Finding, absence: Absence) -> bool:
     if absence.broker not in finding.brokers or finding.detector not in _ABOUT_ABSENCES:
         return False
     return finding.begin - _EARLY <= absence.noticed and absence.begin <= finding.end + _EARLY
@@ -178,10 +178,10 @@ _ABOUT_ABSENCES = (
 )  # fmt: skip
 
 
-def _is_told(root: _Root, findings: Iterable[Finding]) -> bool:
+def _is_reported(root: _Root, findings: Iterable[Finding]) -> bool:
     """Return True if a finding of an incident is about this absence."""
     absence = root.absence
-    return absence is not None and any(_tells(one, absence) for one in findings)
+    return absence is not None and any(_is_about(one, absence) for one in findings)
 
 
 def _same_incident(headline: Finding, roots: Iterable[_Root]) -> list[_Root]:

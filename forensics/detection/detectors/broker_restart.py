@@ -15,11 +15,13 @@ from forensics.detection.shared.absence_causes import (
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_returns import say_in_sync_again
-from forensics.detection.shared.process_end_words import END_WORDS, EndWords, quote
+from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.detection.shared.process_ends import (
+    END_WORDS,
+    EndWords,
     disk_lines_of_absence,
     ends_of_absence,
+    quote,
     rows_of,
 )
 from forensics.detection.shared.rolling_restarts import rolled_absences

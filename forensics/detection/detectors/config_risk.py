@@ -10,14 +10,13 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.assignments import Assignments, read_assignments
-from forensics.detection.shared.min_isr import read_min_isr
+from forensics.detection.shared.min_isr import SETTING_KINDS, named_setting, read_min_isr
 from forensics.detection.shared.setting_risks import (
     MAX_LINES,
     RiskText,
     SettingRisk,
     risk_findings,
 )
-from forensics.detection.shared.topic_settings import SETTING_KINDS, named_setting
 from forensics.lib.node_ids import broker_id, broker_ids
 from forensics.lib.whole_numbers import whole_number
 from forensics.run_output.findings import Finding

@@ -22,10 +22,9 @@ from forensics.detection.shared.flapping_brokers import (
     find_flapping_absences,
     find_isr_flapping,
 )
-from forensics.detection.shared.isr_returns import say_in_sync_again
-from forensics.detection.shared.leader_rebalance import rebalance_interval, rebalances_itself
-from forensics.detection.shared.process_end_words import END_WORDS
-from forensics.detection.shared.process_ends import ends_of_absence, rows_of
+from forensics.detection.shared.isr_changes import say_in_sync_again
+from forensics.detection.shared.leader_moves import rebalance_interval, rebalances_itself
+from forensics.detection.shared.process_ends import END_WORDS, ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
     ProcessStall,
     find_stalls,

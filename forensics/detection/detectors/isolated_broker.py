@@ -9,7 +9,7 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.absence_causes import unplanned_absences
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_returns import say_in_sync_again
+from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import quantity, times_text

@@ -10,8 +10,12 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.flapping_brokers import find_flapping_absences, find_isr_flapping
-from forensics.detection.shared.isr_changes import ShrinkRun, find_isr_storms, find_shrink_runs
-from forensics.detection.shared.lag_time import lag_time_text
+from forensics.detection.shared.isr_changes import (
+    ShrinkRun,
+    find_isr_storms,
+    find_shrink_runs,
+    lag_time_text,
+)
 from forensics.lib.text_format import quantity
 from forensics.run_output.findings import Finding
 

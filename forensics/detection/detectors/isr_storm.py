@@ -14,8 +14,8 @@ from forensics.detection.shared.isr_changes import (
     ShrinkRun,
     find_isr_storms,
     find_recovery,
+    lag_time_text,
 )
-from forensics.detection.shared.lag_time import lag_time_text
 from forensics.lib.text_format import count, quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding

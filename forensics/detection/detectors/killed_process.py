@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
-from forensics.detection.shared.process_end_words import END_WORDS, quote
 from forensics.detection.shared.process_ends import (
+    END_WORDS,
     ProcessEnd,
+    quote,
     rows_of,
     unattributed_ends,
 )

@@ -23,7 +23,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.shared.assignments import read_assignments
-from forensics.detection.shared.leader_rebalance import (
+from forensics.detection.shared.leader_moves import (
     rebalance_interval,
     rebalances_itself,
     switched_off,

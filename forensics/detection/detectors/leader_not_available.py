@@ -16,7 +16,7 @@ from forensics.detection.shared.event_sessions import EventSession, find_session
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
     Handover,
-    measure_spread,
+    measure_propagation,
     read_handovers,
 )
 from forensics.detection.shared.process_stalls import find_stalls
@@ -84,9 +84,9 @@ def _find_slow(
     """Find lines that show a cluster under load: leaders taken up late, processes that hung."""
     most = context.limits[NAME]["made"]
     rows: list[Row] = []
-    spread = None if handover is None else measure_spread(context, handover)
-    if spread is not None and spread.is_surely_over(most):
-        first, late = spread.lines
+    propagation = None if handover is None else measure_propagation(context, handover)
+    if propagation is not None and propagation.is_surely_over(most):
+        first, late = propagation.lines
         rows += [first, late] if first["at"] <= session.end and late["at"] >= session.begin else []
     servers = {one["node"] for one in context.visibility.files
                if one["role"] in ("broker", "controller")}  # fmt: skip

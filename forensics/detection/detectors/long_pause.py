@@ -10,7 +10,7 @@ from itertools import groupby
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_returns import say_in_sync_again
+from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.detection.shared.process_stalls import (
     ProcessStall,
     find_stalls,

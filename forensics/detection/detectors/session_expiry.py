@@ -191,7 +191,7 @@ def _find_common(
         (own, expiry)
         for own in every
         for expiry in own.expiries
-        if expiry.registered_at is not None and not _is_told(context, own, expiry)
+        if expiry.registered_at is not None and not _is_reported(context, own, expiry)
     ]
     lost.sort(key=lambda one: (one[1].at, one[0].node))
     files = context.visibility.files
@@ -242,13 +242,13 @@ def _find_expired(
     for expiry in own.expiries:
         if _is_zombie(context, own, expiry):
             yield _zombie_finding(context, own, expiry)
-        elif (own.node, expiry.at) not in told and not _is_told(context, own, expiry):
+        elif (own.node, expiry.at) not in told and not _is_reported(context, own, expiry):
             renewed.append(expiry)
     if renewed:
         yield _renewed_finding(context, own, renewed)
 
 
-def _is_told(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> bool:
+def _is_reported(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> bool:
     """Return True if the session ended in an absence that a finding of its own is about."""
     return any(
         absence.broker == own.broker

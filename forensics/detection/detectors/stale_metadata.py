@@ -13,13 +13,13 @@ from forensics.detection.context import DetectionContext, Row, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared import stale_metadata_words as words
 from forensics.detection.shared.client_settings import read_client_starts
-from forensics.detection.shared.stale_metadata_advice import advise
 from forensics.detection.shared.stale_metadata_assessment import (
     INFORMATIONAL,
     Assessment,
     assess_episodes,
 )
 from forensics.detection.shared.stale_metadata_episodes import EpisodeLimits, find_episodes
+from forensics.detection.shared.stale_metadata_words import advise
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
@@ -145,7 +145,7 @@ def _measures(
     assessment: Assessment, slow: float, patience: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     episode, account = assessment.episode, assessment.account
-    last, spread = account.last_move, account.spread
+    last, slowest = account.last_move, account.propagation
     ages = account.logged_numbers("metadata.max.age.ms")
     return {
         "errors": episode.errors,
@@ -162,8 +162,10 @@ def _measures(
         "leader_epoch": last[1].leader_epoch if last else None,
         "led_since": to_iso(last[1].settled_at) if last and last[1].settled_at else None,
         "stale_s": None if episode.stale is None else round(max(0, episode.stale) / SECOND, 1),
-        "spread_s": round(spread.took / SECOND, 1) if spread and spread.doubt is not None else None,
-        "slow_spread": spread is not None and spread.is_surely_over(slow),
+        "spread_s": round(slowest.took / SECOND, 1)
+        if slowest and slowest.doubt is not None
+        else None,
+        "slow_spread": slowest is not None and slowest.is_surely_over(slow),
         "outdated": account.outdated,
         "metadata_max_age_ms": max(ages, default=None),
         "fails_fast": account.fails_fast(patience["retries"], patience["delivery"]),

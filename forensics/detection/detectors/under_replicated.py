@@ -24,7 +24,7 @@ _SHOWN, _MAX_NAMES = 20, 10_000
 
 
 @dataclass
-class _Lack:
+class _Shortfall:
     """A time in which one partition lacked one of its replicas in sync."""
 
     begin: int
@@ -37,14 +37,14 @@ class _Lack:
 class _Missing:
     """All long times in which partitions lacked one broker, explained by an absence or not."""
 
-    lacks: list[_Lack] = field(default_factory=list)
+    lacks: list[_Shortfall] = field(default_factory=list)
     partitions: set[str] = field(default_factory=set)
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that partitions lacked for long."""
     found: dict[tuple[int, bool], _Missing] = {}
-    for name, broker, lack in _find_lacks(context):
+    for name, broker, lack in _find_shortfalls(context):
         away = _absence_kind(context, broker, lack)
         if away != "controlled" and _is_long(context, lack):
             missing = found.setdefault((broker, away is not None), _Missing())
@@ -55,7 +55,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         yield _finding(context, broker, missing, explained=explained)
 
 
-def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
+def _find_shortfalls(context: DetectionContext) -> Iterator[tuple[str, int, _Shortfall]]:
     """Yield how long each partition lacked which of its replicas, partition by partition."""
     assignments = read_assignments(context)
     most = max((len(replicas) for replicas in assignments.values()), default=0)
@@ -72,7 +72,7 @@ def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
     ):
         long |= set(_names(batch).unique().to_pylist())
     short &= in_topics({name.rpartition("-")[0] for name in long})
-    open_lacks: dict[int, _Lack] = {}
+    open_lacks: dict[int, _Shortfall] = {}
     last: str | None = None
     for row in _rows_of(context, short, pa.array(sorted(long), pa.string())):
         name, begin = partition_name(row), row["started_at"]
@@ -87,7 +87,7 @@ def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
         is_open = row["ended"] == "open" or (row["ended"] is None and row["ended_at"] is None)
         end = context.logs_end if row["ended_at"] is None else row["ended_at"]
         for broker in absent:
-            lack = open_lacks.setdefault(broker, _Lack(begin, end, is_open, row["topic"]))
+            lack = open_lacks.setdefault(broker, _Shortfall(begin, end, is_open, row["topic"]))
             lack.end, lack.is_open = max(begin, end), is_open
     yield from ((last or "", broker, lack) for broker, lack in open_lacks.items())
 
@@ -104,7 +104,7 @@ def _rows_of(
         yield from iter_rows([batch.filter(pc.is_in(_names(batch), names))], _COLUMNS)
 
 
-def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | None:
+def _absence_kind(context: DetectionContext, broker: int, lack: _Shortfall) -> str | None:
     """Return how the broker was away as the lack began, or as it ends; None if it was up."""
     near = context.limits[NAME]["near"] * SECOND
     away = context.absences_around(broker, lack.begin - near, lack.begin + near)
@@ -120,7 +120,7 @@ def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | 
     return "controlled" if "controlled" in kinds else next(iter(kinds), None)
 
 
-def _is_long(context: DetectionContext, lack: _Lack) -> bool:
+def _is_long(context: DetectionContext, lack: _Shortfall) -> bool:
     limits = context.limits[NAME]
     least: int = limits["open" if lack.is_open else "long"] * SECOND
     return lack.end - lack.begin > least
@@ -169,7 +169,7 @@ def _finding(
     )
 
 
-def _read_lines(context: DetectionContext, broker: int, lacks: Sequence[_Lack]) -> list[Row]:
+def _read_lines(context: DetectionContext, broker: int, lacks: Sequence[_Shortfall]) -> list[Row]:
     """Look up the lines by which some lacks began."""
     begins = [to_arrow_timestamp(begin) for begin in sorted({lack.begin for lack in lacks})]
     where = in_topics({lack.topic for lack in lacks}) & pc.field("started_at").isin(begins)

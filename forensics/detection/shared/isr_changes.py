@@ -6,12 +6,13 @@
 - recoveries: how ISRs became whole again after that, in tables/isr
 - rejection loops: leaders whose ISR changes are refused again and again, with the same version
 - dropouts: brokers that leave the ISR again and again, while they themselves are up
+- returns: when all replicas that left an ISR by a broker's absence were in sync again
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -38,7 +39,7 @@ from forensics.detection.shared.event_sessions import (
 )
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import SessionCounter
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.reader import Tables
 
 # So many partitions of a run are counted by name.
@@ -48,6 +49,13 @@ _SHRINK_COLUMNS = (
     "isr", "log_end", "detail",
 )  # fmt: skip
 _POSITION = re.compile(r"brokerId: (\d+), endOffset: (-?\d+)")
+
+# Others drop a broker that is away from the ISR within replica.lag.time.max.ms.
+_LEFT_LATER = 45 * SECOND
+_LEFT_EARLIER = SECOND
+_RETURN_COLUMNS = ("topic", "partition", "isr", "started_at")
+_NO_END = 1 << 62
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,3 +407,82 @@ def _count_repeated(
             one.repeated[key[1:]] = counts[key]
         else:
             one.more_repeated += 1
+
+
+@once_per_run
+def lag_time_text(context: DetectionContext) -> str:
+    """Return a sentence with the value of replica.lag.time.max.ms in force; empty if unknown."""
+    where = (pc.field("kind") == "setting_seen") & (
+        pc.field("setting") == "replica.lag.time.max.ms"
+    )
+    rows = context.each("events", where, ["value"])
+    values = sorted({row["value"] for row in rows if row["value"]}, key=lambda one: (len(one), one))
+    return f" replica.lag.time.max.ms is {' or '.join(values)} here." if values else ""
+
+
+def _in_sync_again(context: DetectionContext, absence: Absence) -> int | None:
+    """Return when all replicas that left an ISR by an absence were back; None if not all were."""
+    return _find_returns(context).get((absence.broker, absence.begin))
+
+
+def say_in_sync_again(context: DetectionContext, absence: Absence) -> str:
+    """Return the sentence that says when redundancy was back; nothing if no line tells."""
+    at = _in_sync_again(context, absence)
+    return "" if at is None else f" All its replicas were in sync again at {to_iso(at)[11:19]}."
+
+
+@once_per_run
+def _find_returns(context: DetectionContext) -> dict[tuple[int, int], int]:
+    """Follow the brokers that were away through tables/isr, in one pass."""
+    by_broker: dict[int, list[Absence]] = defaultdict(list)
+    for absence in sorted(context.absences, key=lambda one: one.begin):
+        by_broker[absence.broker].append(absence)
+    left: dict[tuple[int, int], int] = defaultdict(int)
+    back: dict[tuple[int, int], int] = defaultdict(int)
+    last: dict[tuple[int, int], int] = {}
+    before: pa.RecordBatch | None = None
+    where = pc.field("isr").is_valid() & pc.field("started_at").is_valid()
+    for batch in context.batches("isr", where, _RETURN_COLUMNS) if by_broker else ():
+        # The last row of the batch before comes first, so that no step is missed.
+        rows = batch if before is None else pa.Table.from_batches([before, batch])
+        table = pa.table({name: rows[name] for name in _RETURN_COLUMNS}).combine_chunks()
+        before = batch.slice(len(batch) - 1)
+        same = _same_partition(table)
+        times = table["started_at"].cast(pa.int64()).to_numpy()[1:]
+        for broker, absences in by_broker.items():
+            member = _is_member(table, broker)
+            gone = times[same & member[:-1] & ~member[1:]]
+            come = times[same & ~member[:-1] & member[1:]]
+            for absence, after in zip(absences, [*absences[1:], None], strict=True):
+                key, end = (broker, absence.begin), absence.end
+                if end is None:
+                    continue
+                left[key] += int(
+                    _count_within(gone, absence.begin - _LEFT_EARLIER, end + _LEFT_LATER)
+                )
+                until = after.begin if after is not None else _NO_END
+                returned = come[(come >= absence.begin) & (come < until)]
+                if len(returned):
+                    back[key] += len(returned)
+                    last[key] = max(last.get(key, 0), int(returned.max()))
+    return {key: at for key, at in last.items() if back[key] >= left[key] > 0}
+
+
+def _same_partition(table: pa.Table) -> Flags:
+    """Return for each row but the first whether it is of the same partition as the one before."""
+    topics = table["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
+    numbers = table["partition"].to_numpy()
+    same: Flags = (topics[1:] == topics[:-1]) & (numbers[1:] == numbers[:-1])
+    return same
+
+
+def _is_member(table: pa.Table, broker: int) -> Flags:
+    isr = table["isr"].combine_chunks()
+    rows = pc.list_parent_indices(isr).to_numpy()
+    flags = np.zeros(len(isr), dtype=bool)
+    flags[rows[isr.flatten().to_numpy() == broker]] = True
+    return flags
+
+
+def _count_within(times: npt.NDArray[np.int64], begin: int, end: int) -> int:
+    return int(((times >= begin) & (times <= end)).sum())

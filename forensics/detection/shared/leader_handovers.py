@@ -82,7 +82,7 @@ class Handover:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Propagation:
     """How long it took until a broker had taken up a new leader epoch; microseconds."""
 
     broker: int
@@ -99,7 +99,7 @@ class Spread:
         return self.doubt is not None and self.least - self.doubt > seconds * SECOND
 
 
-def measure_spread(context: DetectionContext, handover: Handover) -> Spread | None:
+def measure_propagation(context: DetectionContext, handover: Handover) -> Propagation | None:
     """Measure how long the slowest broker took to take up a leader epoch."""
     slowest = handover.slowest(context.absences, round(session_timeout(context) * SECOND))
     rows = [*handover.brokers.values(), *([handover.decided] if handover.decided else [])]
@@ -113,7 +113,7 @@ def measure_spread(context: DetectionContext, handover: Handover) -> Spread | No
     if first["node"] is not None and first["node"] == late["node"]:
         doubt = 0
     took = late["at"] - first["at"]
-    return Spread(broker, took, least, doubt, [first, late], late["leader"] == broker)
+    return Propagation(broker, took, least, doubt, [first, late], late["leader"] == broker)
 
 
 def _earlier(one: Row | None, other: Row) -> Row:
@@ -144,7 +144,7 @@ def read_handovers(
 
 
 @dataclass(frozen=True)
-class Reign:
+class LeaderTerm:
     """A time in which one broker led a partition; its epoch is the first of them."""
 
     leader: int
@@ -154,27 +154,27 @@ class Reign:
     election: str
 
 
-def read_reigns(
+def read_leader_terms(
     context: DetectionContext, partitions: Collection[str]
-) -> Mapping[str, Sequence[Reign]]:
+) -> Mapping[str, Sequence[LeaderTerm]]:
     """Read who led each partition, in order; -1 is nobody."""
     epochs: dict[str, list[Row]] = {}
     for row in context.leader_epochs(partitions, ["leader_epoch", "election"]):
         if row["leader"] is not None:
             epochs.setdefault(partition_name(row), []).append(row)
-    return {name: _reigns(rows) for name, rows in epochs.items()}
+    return {name: _leader_terms(rows) for name, rows in epochs.items()}
 
 
-def _reigns(rows: Sequence[Row]) -> list[Reign]:
+def _leader_terms(rows: Sequence[Row]) -> list[LeaderTerm]:
     """Join epochs of the same leader; a topic that was made again counts from the start."""
-    reigns: list[Reign] = []
+    terms: list[LeaderTerm] = []
     last = -1
     for row in sorted(rows, key=lambda row: (row["started_at"] or 0, row["leader_epoch"] or 0)):
         epoch, end = row["leader_epoch"], row["ended_at"]
-        if reigns and reigns[-1].leader == row["leader"] and (epoch is None or epoch > last):
-            reigns[-1] = replace(reigns[-1], end=end)
+        if terms and terms[-1].leader == row["leader"] and (epoch is None or epoch > last):
+            terms[-1] = replace(terms[-1], end=end)
         else:
             start = row["started_at"]
-            reigns.append(Reign(row["leader"], epoch, start, end, row["election"]))
+            terms.append(LeaderTerm(row["leader"], epoch, start, end, row["election"]))
         last = -1 if epoch is None else epoch
-    return reigns
+    return terms

@@ -20,10 +20,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
+from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
+    DetectionContext,
+    Row,
+    in_topics,
+    once_per_run,
+    partition_name,
+)
 from forensics.lib.sessionize import session_ids, sessions
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
+from forensics.lib.whole_numbers import whole_number
 from forensics.run_output.findings import Finding
 
 # A partition; without a number all partitions of the topic.
@@ -35,6 +43,8 @@ _SEPARATOR = "\0"
 _MOVE_COLUMNS = ("topic", "partition", "leader", "previous_leader", "started_at", "election")
 # The election of the first leader of a new partition.
 _FIRST_ELECTION = "initial"
+
+_ENABLED, _INTERVAL = "auto.leader.rebalance.enable", "leader.imbalance.check.interval.seconds"
 
 
 @dataclass(frozen=True)
@@ -377,3 +387,31 @@ def _read_lines(context: DetectionContext, rows: Sequence[Row]) -> dict[LeaderAn
 
 def _move(row: Row) -> LeaderAndEpoch:
     return partition_name(row), row["started_at"]
+
+
+@once_per_run
+def _rebalance_settings(context: DetectionContext) -> dict[str, list[Row]]:
+    """Read the lines of brokers and controllers that name these settings."""
+    found: dict[str, list[Row]] = {_ENABLED: [], _INTERVAL: []}
+    where = (pc.field("kind") == "setting_seen") & pc.field("setting").isin(list(found))
+    columns = [*EVIDENCE_COLUMNS, "setting", "value"]
+    for row in context.each("events", where & pc.field("ts").is_valid(), columns):
+        found[row["setting"]].append(row)
+    return found
+
+
+def switched_off(context: DetectionContext) -> list[Row]:
+    """Return the lines that show it switched off."""
+    return [row for row in _rebalance_settings(context)[_ENABLED] if row["value"] == "false"]
+
+
+def rebalances_itself(context: DetectionContext) -> bool | None:
+    """Return whether the controller does it; None if no line tells."""
+    values = {row["value"] for row in _rebalance_settings(context)[_ENABLED]}
+    return None if not values else "false" not in values
+
+
+def rebalance_interval(context: DetectionContext) -> int:
+    """Return how often it looks, in seconds: as logged, or Kafka's default."""
+    values = (whole_number(row["value"]) for row in _rebalance_settings(context)[_INTERVAL])
+    return max((value for value in values if value is not None), default=300)

@@ -10,28 +10,33 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import pyarrow.compute as pc
+
 from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
     DetectionContext,
     Row,
+    by_time,
     in_topics,
     once_per_run,
     partition_name,
 )
 from forensics.detection.shared.client_settings import ClientStart, find_client_starts
+from forensics.detection.shared.event_sessions import add_first
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
     Handover,
-    Reign,
-    Spread,
-    measure_spread,
+    LeaderTerm,
+    Propagation,
+    measure_propagation,
     read_handovers,
-    read_reigns,
+    read_leader_terms,
 )
 from forensics.detection.shared.leader_moves import LeaderMove
-from forensics.detection.shared.send_outcomes import SendWindow, count_send_outcomes
 from forensics.detection.shared.stale_metadata_episodes import Episode
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.controller_terms import ControllerTerm
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 
 # The clocks of clients, which nothing corrects, and those of nodes may be off by this much.
@@ -44,6 +49,16 @@ _MAX_LINES = 3
 # The settings that the account rests on.
 _SETTINGS = ("metadata.max.age.ms", "acks", "enable.idempotence")
 
+# After these nobody knows whether the broker wrote the batch.
+_UNSURE = ("NETWORK_EXCEPTION", "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+# A producer gave records up, in its own words or in those of its application.
+_GIVEN_UP = ("send_failed", "produce_failed", "producer_force_closed", "client_closed_unsent")
+_BY_APPLICATION = ("application_error",)
+_EXPIRED = r"Expiring \d+ record|[Mm]essage timed out"
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "error", "topic")
+# A moment is looked up in so many windows that begin before it.
+_MAX_OPEN = 50
+
 
 @dataclass
 class Account:
@@ -54,9 +69,9 @@ class Account:
     # the last move of each partition, by the partition's name, in the order of time
     moves: Mapping[str, LeaderMove] = field(default_factory=dict)
     handovers: Mapping[str, Handover] = field(default_factory=dict)
-    reigns: Mapping[str, Sequence[Reign]] = field(default_factory=dict)
+    leader_terms: Mapping[str, Sequence[LeaderTerm]] = field(default_factory=dict)
     starts: Sequence[ClientStart] = ()
-    sent: SendWindow | None = None
+    sent: _SendWindow | None = None
     # records that former leaders cut off to follow the new ones
     cut: int = 0
     # the first error after the episode
@@ -130,10 +145,10 @@ class Account:
         return sorted(found.values(), key=lambda absence: (absence.begin, absence.broker))
 
     @cached_property
-    def spread(self) -> Spread | None:
+    def propagation(self) -> Propagation | None:
         """How long the slowest broker took to take up a new leader epoch."""
-        spreads = [measure_spread(self.context, hand) for hand in self.handovers.values()]
-        known = [spread for spread in spreads if spread is not None]
+        measured = [measure_propagation(self.context, hand) for hand in self.handovers.values()]
+        known = [one for one in measured if one is not None]
         return max(known, key=lambda one: one.least, default=None)
 
     @cached_property
@@ -162,17 +177,17 @@ class Account:
         return bool(self.context.history.clocks.correct(node, last) - moment > settled)
 
     @cached_property
-    def next_move(self) -> tuple[str, Reign] | None:
+    def next_move(self) -> tuple[str, LeaderTerm] | None:
         """The first time that one of these leaders changed again, and the partition."""
         found = []
         for name, move in self.moves.items():
             since = move.settled_at
             later = [
-                reign
-                for reign in self.reigns.get(name, ())
-                if since is not None and reign.begin is not None and reign.begin > since
+                term
+                for term in self.leader_terms.get(name, ())
+                if since is not None and term.begin is not None and term.begin > since
             ]
-            found += [(reign.begin or 0, name, reign) for reign in later[:1]]
+            found += [(term.begin or 0, name, term) for term in later[:1]]
         first = min(found, key=lambda one: one[:2], default=None)
         return None if first is None else first[1:]
 
@@ -186,7 +201,9 @@ class Account:
     @property
     def last_known(self) -> int | None:
         """The last moment until which the logs know the leader, if that is not their end."""
-        ends = [self.reigns[name][-1].end for name in self.moves if self.reigns.get(name)]
+        ends = [
+            self.leader_terms[name][-1].end for name in self.moves if self.leader_terms.get(name)
+        ]
         return min((end for end in ends if end is not None), default=None)
 
     @property
@@ -259,7 +276,7 @@ class Account:
             for name, move in list(self.moves.items())[:1]
             if (hand := self.handovers.get(name)) is not None and move.previous in hand.brokers
         ]
-        spread = list(self.spread.lines) if self.spread is not None else []
+        late = list(self.propagation.lines) if self.propagation is not None else []
         sent = self.sent.lines[:_MAX_LINES] if self.sent is not None else []
         absent = [line for one in self.absences[:_MAX_LINES] for line in one.evidence[:1]]
         starts = [
@@ -268,7 +285,7 @@ class Account:
             for name in _SETTINGS
             if name in start.lines
         ]
-        return [*starts, *moves, *former, *spread, *sent, *map(dict, absent)]
+        return [*starts, *moves, *former, *late, *sent, *map(dict, absent)]
 
 
 @once_per_run
@@ -304,12 +321,12 @@ def build_accounts(context: DetectionContext, episodes: Sequence[Episode]) -> li
         for name, key in own.items()
     }
     handovers = read_handovers(context, wanted)
-    reigns = read_reigns(context, {name for own in keys for name in own})
+    leader_terms = read_leader_terms(context, {name for own in keys for name in own})
     cuts = _read_cuts(context, {topic for topic, _, _ in wanted})
     for account, own, following in zip(accounts, keys, _next_errors(episodes), strict=True):
         episode = account.episode
         account.handovers = {name: handovers[key] for name, key in own.items() if key in handovers}
-        account.reigns = {name: reigns[name] for name in own if name in reigns}
+        account.leader_terms = {name: leader_terms[name] for name in own if name in leader_terms}
         account.cut = sum(
             _cut_behind(account, name, move, cuts.get(name, ()))
             for name, move in account.moves.items()
@@ -317,7 +334,7 @@ def build_accounts(context: DetectionContext, episodes: Sequence[Episode]) -> li
         account.next_error = following
         account.starts = find_client_starts(context, episode.node, episode.clients, episode.end)
         account.sent = _send_window(account)
-    count_send_outcomes(context, [one.sent for one in accounts if one.sent is not None])
+    _count_send_outcomes(context, [one.sent for one in accounts if one.sent is not None])
     return accounts
 
 
@@ -353,8 +370,8 @@ def _read_cuts(context: DetectionContext, topics: Collection[str]) -> Mapping[st
 def _cut_behind(account: Account, name: str, move: LeaderMove, rows: Sequence[Row]) -> int:
     """Count what the former leader cut off as it followed, before it led again."""
     since = move.start - _CLOCK_SLACK
-    again = [reign.begin for reign in account.reigns.get(name, ())
-             if reign.leader == move.previous and (reign.begin or 0) > move.start]  # fmt: skip
+    again = [term.begin for term in account.leader_terms.get(name, ())
+             if term.leader == move.previous and (term.begin or 0) > move.start]  # fmt: skip
     first = next((row for row in rows if row["broker"] == move.previous
                   and row["started_at"] >= since), None)  # fmt: skip
     if first is None or (again and first["started_at"] >= (again[0] or 0)):
@@ -374,7 +391,7 @@ def _next_errors(episodes: Sequence[Episode]) -> list[int | None]:
     ]
 
 
-def _send_window(account: Account) -> SendWindow | None:
+def _send_window(account: Account) -> _SendWindow | None:
     """Return the time in which what producers say is about this episode."""
     episode = account.episode
     if account.is_consumer or not episode.topics:
@@ -385,4 +402,50 @@ def _send_window(account: Account) -> SendWindow | None:
     delivery = max(account.logged_numbers("delivery.timeout.ms"), default=_DEFAULT_DELIVERY_MS)
     begin, end = begin - _CLOCK_SLACK, episode.end + _CLOCK_SLACK
     expires = end + delivery * 1000
-    return SendWindow(episode.node, frozenset(episode.topics), begin, end, expires)
+    return _SendWindow(episode.node, frozenset(episode.topics), begin, end, expires)
+
+
+@dataclass
+class _SendWindow:
+    """What the producers of a node said of some topics within a time."""
+
+    node: str
+    topics: Collection[str]
+    begin: int
+    end: int
+    # until when batches that were made in that time may be given up
+    expires: int
+    unsure: int = 0
+    given_up: int = 0
+    lines: list[Row] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        """Count a line, if it belongs here."""
+        is_unsure = row["error"] in _UNSURE and row["kind"] == "client_error"
+        if not self.begin <= row["at"] <= (self.end if is_unsure else self.expires):
+            return
+        if row["topic"] is not None and row["topic"] not in self.topics:
+            return
+        self.unsure += is_unsure
+        self.given_up += not is_unsure
+        add_first(self.lines, row, lambda line: (line["kind"] == "client_error", by_time(line)))
+
+
+def _count_send_outcomes(context: DetectionContext, windows: Sequence[_SendWindow]) -> None:
+    """Read what producers said, in one pass, and count it in the windows."""
+    if not windows:
+        return
+    by_node: dict[str, list[_SendWindow]] = {}
+    for window in sorted(windows, key=lambda one: one.begin):
+        by_node.setdefault(window.node, []).append(window)
+    begins = {node: [one.begin for one in own] for node, own in by_node.items()}
+    kind, error = pc.field("kind"), pc.field("error")
+    where = (kind == "client_error") & error.isin(_UNSURE)
+    where |= kind.isin(_GIVEN_UP)
+    expired = pc.match_substring_regex(pc.field("detail"), _EXPIRED)
+    where |= kind.isin(_BY_APPLICATION) & expired
+    where &= is_any_of("node", by_node) & pc.field("ts").is_valid()
+    for row in context.each("events", where, [*_COLUMNS, "detail"]):
+        last = bisect_right(begins[row["node"]], row["at"])
+        for window in by_node[row["node"]][max(0, last - _MAX_OPEN) : last]:
+            window.add(row)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from forensics.detection.context import DetectionContext
+from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.stale_metadata_account import Account
+from forensics.detection.shared.stale_metadata_assessment import PLANNED, Assessment
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.text_format import join_names, quantity
 from forensics.lib.time_units import SECOND, to_iso
@@ -97,12 +100,12 @@ def _until(account: Account) -> str:
             if known is None
             else f"until {clock_time(known)}; the logs do not say what came then"
         )
-    name, reign = following
+    name, term = following
     last = account.last_move
     on = "" if last is not None and last[0] == name else f"on; {name} "
-    whom = "nobody led it" if reign.leader < 0 else f"broker {reign.leader} took over"
-    why = "the topic was made again" if reign.election == "initial" else _election(reign.election)
-    return f"{on}until {clock_time(reign.begin or 0)}, when {whom} ({why})"
+    whom = "nobody led it" if term.leader < 0 else f"broker {term.leader} took over"
+    why = "the topic was made again" if term.election == "initial" else _election(term.election)
+    return f"{on}until {clock_time(term.begin or 0)}, when {whom} ({why})"
 
 
 def _election(name: str) -> str:
@@ -129,19 +132,19 @@ def why_moved(account: Account, cause: str) -> str:
 
 def news_text(account: Account, limit: float) -> str:
     """Say how slowly a move became known, where that is slow, and how sure it is."""
-    spread = account.spread
-    if spread is None or spread.doubt is None or spread.least <= limit * SECOND:
+    propagation = account.propagation
+    if propagation is None or propagation.doubt is None or propagation.least <= limit * SECOND:
         return ""
-    first, late = spread.lines
-    what = "took over" if spread.is_leader else "heard of it"
+    first, late = propagation.lines
+    what = "took over" if propagation.is_leader else "heard of it"
     who = "the controller decided" if first["broker"] is None else "the first broker knew"
     text = (
-        f"{who} at {clock_time(first['at'])}, and broker {spread.broker} {what} at"
-        f" {clock_time(late['at'])}, {seconds_text(spread.took)} later"
+        f"{who} at {clock_time(first['at'])}, and broker {propagation.broker} {what} at"
+        f" {clock_time(late['at'])}, {seconds_text(propagation.took)} later"
     )
-    if spread.is_surely_over(limit):
+    if propagation.is_surely_over(limit):
         return f" The news spread slowly: {text}."
-    off = seconds_text(spread.doubt)
+    off = seconds_text(propagation.doubt)
     return f" Perhaps the news spread slowly: {text}, by clocks that may be off by {off} there."
 
 
@@ -281,3 +284,101 @@ def catch_text(account: Account, lost: str) -> str:
         " An application need not catch the error: it is retriable, and the client tries again by "
         "itself until delivery.timeout.ms is over."
     )
+
+
+def advise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
+    """Yield what to do, and what not."""
+    episode, account = assessment.episode, assessment.account
+    suspect = assessment.suspected
+    name, topic = quote(episode.application), min(episode.topics, default=None)
+    look = []
+    if topic is not None:
+        last = account.last_move
+        note = "who leads its partitions?"
+        if last is not None:
+            topic = last[0].rpartition("-")[0]
+            terms = account.leader_terms.get(last[0])
+            now = terms[-1].leader if terms else -1
+            note = f"does broker {now} lead {last[0]}?" if now >= 0 else f"who leads {last[0]}?"
+        look = [f"{context.commands.topic(topic)}   # {note}"]
+    if suspect == "replica_away":
+        yield f"{context.commands.under_replicated()}   # is the replica back?"
+    elif suspect in ("topic_deleted", "topic_unknown"):
+        yield from look
+        gone = "the topic" if topic is None else f"topic {quote(topic)}"
+        yield f"Take {gone} out of the settings of {name}, or create it."
+    elif suspect == "topic_recreated":
+        yield f"Restart {name} if it does not recover by itself."
+    elif suspect == "unreachable_broker":
+        yield f"Compare advertised.listeners of each broker with what {name} can resolve and reach."
+    elif assessment.verdict == "transient" and (
+        assessment.frequent or assessment.unstable_broker is not None
+    ):
+        yield from _stabilise(context, assessment)
+        yield from look
+    elif assessment.verdict == "transient":
+        yield _ROUTINE if assessment.cause in (*PLANNED, "none_seen") else _NOT_THE_CLIENT
+        yield from look
+    else:
+        yield from look
+        yield from _find_outdated(context, assessment)
+    limits = context.limits["client-config"]
+    yield from _advise_patience(account, limits["retries"], limits["delivery"])
+
+
+def _stabilise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
+    broker = assessment.unstable_broker
+    if broker is None:
+        yield "Find out why leaders move so often: their clients get these errors each time."
+    else:
+        yield (
+            f"Stabilise broker {broker}: each time it leaves, its partitions get other leaders, and"
+            " their clients these errors. Leaders that go back to it before will move again."
+        )
+        yield f"{context.commands.api_versions(broker)}   # broker {broker}: does it answer?"
+    yield f"{context.commands.controller()}   # is there one active controller, and the same?"
+
+
+def _find_outdated(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
+    """Yield how to find the broker that gives out old metadata, before anybody restarts clients."""
+    account, commands = assessment.account, context.commands
+    name = quote(assessment.episode.application)
+    asked = f" {account.asked[0]}" if account.asked else ""
+    yield f"{commands.api_versions()}   # of each broker: does it answer?"
+    yield f"ss -ltnp   # on broker{asked}: does it listen where its clients ask it?"
+    yield f"{commands.controller()}   # is there an active controller?"
+    for broker in account.outdated:
+        yield (
+            f"Broker {broker} has not taken up that it no longer leads, though its log goes on: "
+            f"compare what it answers with the others, and restart it if it is behind. {_LAST}"
+        )
+    if not account.outdated:
+        yield (
+            "Describe the topic at each broker in turn: one that names another leader than the rest"
+            f" is a zombie. Restart that broker, not the client. {_LAST}"
+        )
+    if assessment.verdict == "stuck":
+        yield f"Restart {name} only if all brokers name the same leader: then it alone is behind."
+    else:
+        yield (
+            f"Look at metadata.max.age.ms and the number of retries of {name}, and whether it "
+            "reaches every broker."
+        )
+
+
+def _advise_patience(account: Account, few: int, short: float) -> Iterator[str]:
+    """Yield what to change in a producer that gives up too soon."""
+    name = quote(account.episode.application)
+    for setting in account.fails_fast(few, short):
+        logged = account.logged_numbers(setting)[0]
+        yield (
+            f"Raise {setting} of {name} ({logged}), or leave it at its default: an election takes"
+            " longer than it waits."
+        )
+    if duplicates_of(account)[0] == "possible":
+        yield f"Set enable.idempotence=true for {name}: then what is sent again is written once."
+
+
+_ROUTINE = "Nothing to do."
+_NOT_THE_CLIENT = "Nothing to do for the client: look after what took its leader away."
+_LAST = "Do not restart it while it is the only replica in sync of any partition."

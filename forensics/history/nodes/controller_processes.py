@@ -22,9 +22,9 @@ from forensics.history.nodes.controller_terms import (
     LEADS,
     ControllerTerm,
     ControllerTerms,
+    DeposedControllers,
     Event,
     TermEvents,
-    VoidActs,
     close_terms,
     find_deposed,
     find_epoch_conflicts,
@@ -92,7 +92,7 @@ class TableWitnesses:
     def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         """Return the first line, between two moments, of a node whose connection to it broke."""
         others = [other for other in self.servers if other != node]
-        if not others or id_ is None or self._is_tired():
+        if not others or id_ is None or self._is_over_budget():
             return None
         where = reduce(or_, (self._logged(other, begin, end) for other in others))
         where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
@@ -107,7 +107,7 @@ class TableWitnesses:
     def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
         """Return the first and the last event that a node logged between two moments."""
         ends: list[Row] = []
-        if self._is_tired():
+        if self._is_over_budget():
             return None
         for batch in self._batches(self._logged(node, begin, end)):
             # A term may be as long as the archive: of each batch only its ends are unpacked.
@@ -118,7 +118,7 @@ class TableWitnesses:
         ends = sorted((row for row in ends if begin <= row["at"] < end), key=event_order)
         return (ends[0], ends[-1]) if ends else None
 
-    def _is_tired(self) -> bool:
+    def _is_over_budget(self) -> bool:
         """Count a look; each reads the table anew, and a quorum may lose its leader for days."""
         self._looks += 1
         return self._looks > _MAX_LOOKS
@@ -163,7 +163,7 @@ class ControllerHistory:
         )
         self.terms = find_terms(rows)
         self._deposed = find_deposed(self.terms, self._known)
-        self.void = VoidActs.from_terms(self._deposed, self.terms, clocks)
+        self.void = DeposedControllers.from_terms(self._deposed, self.terms, clocks)
 
     def close(
         self, brokers: Mapping[int, Sequence[Span]], last_lines: Mapping[tuple[str, int], Event]

@@ -134,7 +134,7 @@ class TermEvents:
 
 
 @dataclass(frozen=True)
-class VoidActs:
+class DeposedControllers:
     """Which lines of deposed controllers are void: what they decide then is never committed."""
 
     # node to the id of its controller and the times, beyond the doubt of the clocks
@@ -143,7 +143,7 @@ class VoidActs:
     @classmethod
     def from_terms(
         cls, deposed: Iterable[ControllerTerm], terms: Sequence[ControllerTerm], clocks: Clocks
-    ) -> VoidActs:
+    ) -> DeposedControllers:
         """Take the terms that were held on to, after the moments that are sure to be too late."""
         found: dict[str, tuple[int | None, list[Interval]]] = {}
         for term in deposed:

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
-from forensics.history.nodes.controller_terms import VoidActs
+from forensics.history.nodes.controller_terms import DeposedControllers
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions import elections, observers
-from forensics.history.partitions.controller_actions import ControllerActions
-from forensics.history.partitions.elections import ElectionHint, LeaderChange
+from forensics.history.partitions.elections import ControllerActions, ElectionHint, LeaderChange
 from forensics.history.partitions.incarnations import Incarnation, find_incarnations
 from forensics.history.partitions.invariants import DELETION_KINDS, find_breaches
 from forensics.history.partitions.leader_epochs import LeaderEpoch, build_leader_epochs, initial_isr
@@ -57,9 +56,9 @@ class FoldContext:
     kraft: bool
     actions: ControllerActions = field(default_factory=ControllerActions)
     observers: Observers = field(default_factory=Observers)
-    void: VoidActs = field(default_factory=VoidActs)
+    void: DeposedControllers = field(default_factory=DeposedControllers)
 
-    def is_void(self, row: Row) -> bool:
+    def is_by_deposed(self, row: Row) -> bool:
         """Return True if a deposed controller says so, which nobody else ever heard of.
 
         One that ZooKeeper deposed logs a state only once it has written it.
@@ -95,7 +94,7 @@ def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, A
     """Fold the events of one partition; yield rows of FOLDED, of which there may be millions."""
     rows = iter(rows)
     if context.void.times:
-        rows = (row for row in rows if not context.is_void(row))
+        rows = (row for row in rows if not context.is_by_deposed(row))
     first = next(rows, None)
     if first is None:
         return

@@ -16,7 +16,7 @@ _SLACK = 2 * SECOND
 
 
 @dataclass(frozen=True)
-class Border:
+class Boundary:
     """Where a topic's next incarnation begins: for all, and for the nodes whose lines show it."""
 
     at: int
@@ -41,14 +41,14 @@ class Incarnation:
 
 @dataclass(frozen=True)
 class Incarnations:
-    """All incarnations of a partition, in their order, and the borders between them."""
+    """All incarnations of a partition, in their order, and the boundaries between them."""
 
-    borders: Sequence[Border]
+    boundaries: Sequence[Boundary]
     parts: Sequence[Incarnation]
 
     def number_at(self, node: str | None, at: int) -> int:
         """Return the number of the incarnation that a line without a topic id is about."""
-        return sum(border.is_past(node or "", at) for border in self.borders)
+        return sum(boundary.is_past(node or "", at) for boundary in self.boundaries)
 
 
 def find_incarnations(
@@ -62,32 +62,32 @@ def find_incarnations(
     ids = _order_ids(observations)
     restarts = _find_restarts(observations)
     if len(ids) > 1:
-        borders = [_border_of_id(observations, topic_id, restarts) for topic_id in ids[1:]]
+        boundaries = [_boundary_of_id(observations, topic_id, restarts) for topic_id in ids[1:]]
     else:
-        borders = list(_borders_of_deletions(observations, deletions))
-        begins = [border.at for border in borders]
+        boundaries = list(_boundaries_of_deletions(observations, deletions))
+        begins = [boundary.at for boundary in boundaries]
         others = [one for one in restarts if all(abs(one[0] - at) > _NEAR for at in begins)]
-        borders += _borders_of_restarts(others, hints)
-        borders.sort(key=lambda border: border.at)
-    found = Incarnations(borders, ())
-    if not borders:
+        boundaries += _boundaries_of_restarts(others, hints)
+        boundaries.sort(key=lambda boundary: boundary.at)
+    found = Incarnations(boundaries, ())
+    if not boundaries:
         # Nearly always; there may be a million lines, so they are not copied.
         strange = any(line.topic_id not in (None, *ids) for line in observations)
         own = [one for one in observations if one.topic_id in (None, *ids)] if strange else None
         return Incarnations((), tuple(_build(found, [own or observations], deletions)))
-    parts: list[list[Observation]] = [[] for _ in range(len(borders) + 1)]
+    parts: list[list[Observation]] = [[] for _ in range(len(boundaries) + 1)]
     for line in observations:
         if line.topic_id is None or ids == [line.topic_id]:
             parts[found.number_at(line.node, line.at)].append(line)
         elif line.topic_id in ids:
             parts[ids.index(line.topic_id)].append(line)
-    return Incarnations(borders, tuple(_build(found, parts, deletions)))
+    return Incarnations(boundaries, tuple(_build(found, parts, deletions)))
 
 
 def _build(
     found: Incarnations, parts: Sequence[Observations], deletions: Sequence[int]
 ) -> Iterator[Incarnation]:
-    begins = [None, *(border.at for border in found.borders)]
+    begins = [None, *(boundary.at for boundary in found.boundaries)]
     for number, (begin, end, lines) in enumerate(
         zip(begins, [*begins[1:], None], parts, strict=True)
     ):
@@ -110,9 +110,9 @@ def _order_ids(observations: Observations) -> list[str]:
     return list(dict.fromkeys(line.topic_id or "" for line in news or known))
 
 
-def _border_of_id(
+def _boundary_of_id(
     observations: Observations, topic_id: str, restarts: Sequence[tuple[int, str]]
-) -> Border:
+) -> Boundary:
     by_node: dict[str, int] = {}
     for line in observations:
         if line.topic_id == topic_id:
@@ -121,11 +121,13 @@ def _border_of_id(
     for at, node in restarts:
         if abs(at - begin) <= _NEAR:
             by_node[node] = min(at, by_node.get(node, at))
-    return Border(begin, by_node)
+    return Boundary(begin, by_node)
 
 
-def _borders_of_deletions(observations: Observations, deletions: Sequence[int]) -> Iterator[Border]:
-    """Yield borders where a line after a deletion is about the first state, or an earlier one."""
+def _boundaries_of_deletions(
+    observations: Observations, deletions: Sequence[int]
+) -> Iterator[Boundary]:
+    """Yield those where a line after a deletion is about the first state, or an earlier one."""
     top, begun, pending = 0, 0, iter(sorted(deletions))
     deleted = next(pending, None)
     by_node: dict[str, int] = {}
@@ -134,7 +136,7 @@ def _borders_of_deletions(observations: Observations, deletions: Sequence[int]) 
         if epoch is None or not line.is_timely:
             continue
         if by_node and line.at > begun + _NEAR:
-            yield Border(begun, by_node)
+            yield Boundary(begun, by_node)
             by_node, top = {}, 0
         while deleted is not None and begun and deleted <= begun:
             deleted = next(pending, None)
@@ -145,20 +147,20 @@ def _borders_of_deletions(observations: Observations, deletions: Sequence[int]) 
             begun, by_node = line.at, {line.node: line.at}
         top = max(top, epoch)
     if by_node:
-        yield Border(begun, by_node)
+        yield Boundary(begun, by_node)
 
 
-def _borders_of_restarts(
+def _boundaries_of_restarts(
     restarts: Sequence[tuple[int, str]], removals: Sequence[int]
-) -> Iterator[Border]:
-    """Yield borders where epochs begin anew for two nodes, or for one that deleted its replica."""
+) -> Iterator[Boundary]:
+    """Yield those where epochs begin anew for two nodes, or for one that deleted its replica."""
     last: int | None = None
     for group in sessions(restarts, lambda one: one[0], _NEAR):
         by_node = {node: at for at, node in reversed(group)}
         begin = min(by_node.values())
         known = (at for at in removals if at <= max(by_node.values()) + _SLACK)
         if len(by_node) > 1 or any(last is None or at > last for at in known):
-            yield Border(begin, by_node)
+            yield Boundary(begin, by_node)
             last = begin
 
 

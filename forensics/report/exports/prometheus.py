@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from forensics.lib.text_safety import visible
 from forensics.report.coverage_advice import HIDING_STATES, list_hidden_nodes
-from forensics.run_output.damage import RESULT_FILE
 from forensics.run_output.findings import WORST_FIRST
+from forensics.run_output.integrity import RESULT_FILE
 from forensics.run_output.reader import RunOutput
 
 PREFIX = "kafka_forensics_"

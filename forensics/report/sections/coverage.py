@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from forensics.lib import intervals
 from forensics.lib.text_format import count, duration, join_names, natural_key, percent, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report import container_table
 from forensics.report.coverage_advice import count_lines
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, note_left_out, strip_style, table, tag
@@ -31,6 +30,19 @@ HOW_FOUND = {
 Silence = tuple[int, int, str]
 # The role of files that are no logs.
 _DOCUMENT = "document"
+
+MAX_CONTAINERS, MAX_OPEN_CONTAINERS = 200, 8
+CONTAINER_COLUMNS = (
+    "container",
+    "format",
+    "how",
+    "entries",
+    "read",
+    "left_out",
+    "reasons",
+    "damaged",
+)
+CONTAINER_HEAD = ("Archive or folder", "Format", "Entries", "Read", "Left out", "Damaged")
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ def render(run: RunOutput) -> Markup:
             log_coverage.render(run),
             _listing(run, [*filled, *documents]) if filled or documents else None,
             _layouts(run),
-            container_table.render(run),
+            _container_table(run),
         ]
     )
 
@@ -250,3 +262,52 @@ def _describe_silence(group: list[Silence]) -> str:
     last = last[11:] if last[:10] == first[:10] else last
     between = f"between {first} and {last} {current_zone().label}"
     return f"No logs from {nodes} {between} ({duration(end - start)})."
+
+
+def _container_table(run: RunOutput) -> Markup | None:
+    """Show one row for each archive and folder, and for each compressed file that is not whole."""
+    rows = run.rows("containers", CONTAINER_COLUMNS)
+    shown = [row for row in rows if not _is_whole_file(row)]
+    if not shown:
+        return None
+    shown.sort(
+        key=lambda row: (not row["damaged"], not row["left_out"], natural_key(row["container"]))
+    )
+    found, read, left_out = (sum(row[name] for row in rows) for name in CONTAINER_COLUMNS[3:6])
+    sums = (
+        f"{count(len(rows), 'container')}, which are folders, archives and compressed files:"
+        f" {count(found, 'entry', 'entries')}, {read:,} read, {left_out:,} left out."
+    )
+    listing = table(
+        CONTAINER_HEAD,
+        map(_container_cells, shown[:MAX_CONTAINERS]),
+        caption="What was found in archives",
+        numbers=("Entries", "Read"),
+    )
+    rest = note_left_out(len(shown) - MAX_CONTAINERS, "row", "{} more are not shown.")
+    if len(shown) <= MAX_OPEN_CONTAINERS:
+        return join([tag("p", sums), listing])
+    return join([tag("p", sums), tag("details", tag("summary", "Each of them"), listing, rest)])
+
+
+def _is_whole_file(row: Row) -> bool:
+    """Return True for a compressed file of which all was read."""
+    whole = not row["left_out"] and not row["damaged"]
+    return bool(whole and row["entries"] == 1 and row["how"] == "in order" and _is_single(row))
+
+
+def _is_single(row: Row) -> bool:
+    return str(row["format"]).rpartition(", ")[2] not in {"tar", "zip", "ar", "folder"}
+
+
+def _container_cells(row: Row) -> list[Child]:
+    reasons = [f"{one['entries']:,} {one['reason']}" for one in row["reasons"] or ()]
+    damaged = tag("strong", f"damaged: {row['damaged']}") if row["damaged"] else "no"
+    return [
+        row["container"],
+        row["format"],
+        f"{row['entries']:,}",
+        f"{row['read']:,}",
+        "; ".join(reasons) or "none",
+        damaged,
+    ]

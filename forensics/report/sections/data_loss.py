@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from forensics.detection.cluster_places import read_places
+from forensics.detection.cluster_addresses import read_cluster_addresses
 from forensics.detection.context import in_topics
 from forensics.lib.text_format import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
@@ -251,7 +251,7 @@ def _truncation_row(run: RunOutput, finding: SavedFinding, row: PartitionLoss) -
 def _check(run: RunOutput, rows: Sequence[PartitionLoss]) -> Markup:
     """Show the commands that tell, on a broker, where the new leader's history begins."""
     lines = []
-    places = read_places(run.tables)
+    places = read_cluster_addresses(run.tables)
     for row in rows[:MAX_COMMANDS]:
         log_dir = places.log_dir(row.leader)
         is_named = log_dir != "LOG_DIR"

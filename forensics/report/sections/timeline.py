@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 import pyarrow.dataset as ds
 
 from forensics.history.nodes.broker_states import AWAY_STATES, SHUTDOWN_STATES
+from forensics.lib import intervals
 from forensics.lib.text_format import count, duration, join_names, natural_key, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import partition_groups, plotly_sheet, theme, time_bins
@@ -20,13 +22,17 @@ from forensics.report.lane_intervals import (
     merge_short_intervals,
     read_lanes,
 )
-from forensics.report.partition_lanes import read_partition_lanes
+from forensics.report.partition_groups import GroupedHistories, PartitionGroup
 from forensics.run_output.reader import RunOutput
 
 TITLE = "Timeline"
 TROUBLED_STATES = frozenset({"stale", "disconnected"})
 MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 6, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
+
+# So many rows fit on the first screen below the brokers.
+MAX_LANES, MAX_BARS = 5, 200
+Span = tuple[int, int]
 
 
 def render(run: RunOutput) -> Markup:
@@ -69,7 +75,7 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         ],
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
-        partitions=read_partition_lanes(run, groups, view),
+        partitions=_read_partition_lanes(run, groups, view),
         silences=time_bins.find_silences(run),
         volume=volume if volume.facts.any() else None,
         grid=groups.grid if groups else None,
@@ -156,3 +162,63 @@ def _states(brokers: list[LaneInterval]) -> Markup | None:
     head = ["Broker", "State", f"From, {label}", f"To, {label}", "For"]
     listing = table(head, rows[:MAX_ROWS], caption=caption)
     return tag("details", tag("summary", "Broker states as a table"), listing)
+
+
+def _read_partition_lanes(
+    run: RunOutput, groups: GroupedHistories | None, view: Span
+) -> list[LaneInterval]:
+    """Return the lanes of the worst groups with an unplanned outage in the view."""
+    if groups is None:
+        return []
+    outages = _read_outages(run, view)
+    hit = [row for row in groups.rows if any(name in outages for name in row.members)]
+    lanes: list[LaneInterval] = []
+    for row in hit[:MAX_LANES]:
+        lanes += _leaders(row, view)
+        dark = {span for name in row.members for span in outages.get(name, ())}
+        # Where there was no leader at all, that says enough.
+        leaderless = [(one.start, one.end) for one in row.leader_epochs if one.leader == -1]
+        lanes += [
+            LaneInterval(row.label, None, "not served", *piece)
+            for span in sorted(dark)[:MAX_BARS]
+            for piece in intervals.gaps(intervals.clip(leaderless, span), span)
+        ]
+    return lanes
+
+
+def _read_outages(run: RunOutput, view: Span) -> dict[str, list[Span]]:
+    columns = ("topic", "partition", "started_at", "ended_at")
+    found: dict[str, list[Span]] = {}
+    for row in run.rows("outages", columns, ~ds.field("planned")):
+        start, end = row["started_at"], row["ended_at"]
+        end = run.logs_end if end is None else end
+        # One that began at an unknown time is painted nowhere.
+        if start is not None and end is not None and start < view[1] and end > view[0]:
+            found.setdefault(f"{row['topic']}-{row['partition']}", []).append((start, end))
+    return found
+
+
+def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
+    lanes: list[LaneInterval] = []
+    for epoch in row.leader_epochs[:MAX_BARS]:
+        state = "unclean leader" if epoch.unclean else "leader"
+        if epoch.leader is None:
+            state = "unknown"
+        elif epoch.leader == -1:
+            state = "no leader"
+        leader = epoch.leader if epoch.leader is not None and epoch.leader >= 0 else None
+        if not (epoch.start < view[1] and epoch.end > view[0]):
+            continue
+        last = lanes[-1] if lanes else None
+        if last and (last.broker, last.state, last.end) == (leader, state, epoch.start):
+            # The same leader under another epoch: nothing changed for clients.
+            lanes[-1] = replace(last, end=epoch.end)
+        else:
+            lanes.append(LaneInterval(row.label, leader, state, epoch.start, epoch.end))
+    if lanes:
+        known = [(lane.start, lane.end) for lane in lanes]
+        unknown = (
+            intervals.gaps(known, (lanes[0].start, view[1])) if lanes[0].start < view[1] else []
+        )
+        lanes += [LaneInterval(row.label, None, "unknown", *gap) for gap in unknown]
+    return lanes

@@ -7,9 +7,9 @@ from typing import Any
 
 from forensics.detection.shared.leader_handovers import (
     Handover,
-    measure_spread,
+    measure_propagation,
     read_handovers,
-    read_reigns,
+    read_leader_terms,
 )
 from forensics.history.nodes.broker_states import Absence
 from tests.detection.cases import SECOND, absence, case, epoch, event
@@ -61,22 +61,22 @@ def test_one_line_alone_measures_nothing(tmp_path: Path) -> None:
     built = case(tmp_path, events=[state(103, 2)])
     [one] = read_handovers(built, {KEY: 0}).values()
 
-    assert measure_spread(built, one) is None
+    assert measure_propagation(built, one) is None
 
 
 def test_clocks_that_nobody_knows_make_nothing_sure(tmp_path: Path) -> None:
     built = case(tmp_path, events=[state(100, None), state(150, 2)])
     [one] = read_handovers(built, {KEY: 0}).values()
-    spread = measure_spread(built, one)
+    measured = measure_propagation(built, one)
 
-    assert spread is not None
-    assert (spread.took, spread.doubt) == (50 * SECOND, None)
-    assert not spread.is_surely_over(1)
+    assert measured is not None
+    assert (measured.took, measured.doubt) == (50 * SECOND, None)
+    assert not measured.is_surely_over(1)
 
 
 def test_epochs_of_the_same_leader_are_one_reign(tmp_path: Path) -> None:
     epochs = [epoch(0, 1, 10, 20), epoch(1, 2, 20, 30), epoch(2, 2, 30, 40), epoch(3, -1, 40)]
-    found = read_reigns(case(tmp_path, leadership=epochs), {"t-0"})
+    found = read_leader_terms(case(tmp_path, leadership=epochs), {"t-0"})
 
     assert [(one.leader, one.leader_epoch, one.begin, one.end) for one in found["t-0"]] == [
         (1, 0, 10 * SECOND, 20 * SECOND),
@@ -87,7 +87,7 @@ def test_epochs_of_the_same_leader_are_one_reign(tmp_path: Path) -> None:
 
 def test_a_topic_that_was_made_again_has_new_reigns(tmp_path: Path) -> None:
     epochs = [epoch(0, 1, 10, 20), epoch(1, 1, 20, 30), epoch(0, 1, 40)]
-    found = read_reigns(case(tmp_path, leadership=epochs), {"t-0"})
+    found = read_leader_terms(case(tmp_path, leadership=epochs), {"t-0"})
 
     begins = [(one.leader_epoch, one.begin, one.end) for one in found["t-0"]]
     assert begins == [(0, 10 * SECOND, 30 * SECOND), (0, 40 * SECOND, None)]

@@ -9,9 +9,9 @@ from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import EvidenceRow, Span
 from forensics.history.nodes.controller_terms import (
     ControllerTerm,
+    DeposedControllers,
     Event,
     TermEvents,
-    VoidActs,
     close_terms,
     find_deposed,
     find_epoch_conflicts,
@@ -334,13 +334,13 @@ def test_a_controller_without_logs_is_known_from_those_who_follow_it() -> None:
     ]
 
 
-def void(uncertainty_ms: float) -> VoidActs:
+def void(uncertainty_ms: float) -> DeposedControllers:
     line = ClockSegment(0, 0.0, 0.0, uncertainty_ms, 0, 100 * SECOND)
     models = {node: ClockModel([line]) for node in ("broker-1", "broker-2")}
     rows = [FIRST, SECOND_ONE, gives_up(15, "broker-1")]
     terms = find_terms(rows)
     deposed = find_deposed(terms, TermEvents(rows))
-    return VoidActs.from_terms(deposed, terms, Clocks({}, {}, (), models))
+    return DeposedControllers.from_terms(deposed, terms, Clocks({}, {}, (), models))
 
 
 def test_what_a_deposed_controller_decides_is_void() -> None:
@@ -359,4 +359,4 @@ def test_clocks_that_are_not_known_make_nothing_void() -> None:
     assert not void(4000).include(row, row["at"])
     deposed = ControllerTerm("broker-1", 1, Span("deposed", 9 * SECOND, 15 * SECOND))
     terms = find_terms([FIRST, SECOND_ONE])
-    assert VoidActs.from_terms([deposed], terms, NO_CLOCKS).times == {}
+    assert DeposedControllers.from_terms([deposed], terms, NO_CLOCKS).times == {}

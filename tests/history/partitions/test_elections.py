@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.partitions.controller_actions import ControllerActions
 from forensics.history.partitions.elections import (
+    ControllerActions,
     ElectionHint,
     LeaderChange,
     classify_election,

@@ -13,7 +13,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.controller_terms import VoidActs
+from forensics.history.nodes.controller_terms import DeposedControllers
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
 from forensics.history.partitions.fold import FOLDED, FoldContext
 from forensics.history.partitions.observations import STATE_KINDS
@@ -119,7 +119,7 @@ def test_evidence_is_kept_short() -> None:
 
 def test_what_a_deposed_controller_says_of_a_partition_is_void() -> None:
     """Brokers of the same node log what was committed, and ZooKeeper's controllers what is true."""
-    void = VoidActs({"broker-1": (1, IntervalSet([(5 * SECOND, 8 * SECOND)]))})
+    void = DeposedControllers({"broker-1": (1, IntervalSet([(5 * SECOND, 8 * SECOND)]))})
     known = replace(PLAIN, void=void)
     rows = [
         state(1, 1, 0, 0),

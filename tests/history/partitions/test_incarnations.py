@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions.controller_actions import ControllerActions
+from forensics.history.partitions.elections import ControllerActions
 from forensics.history.partitions.fold import FoldContext
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold
 

@@ -9,7 +9,7 @@ import pytest
 
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions.controller_actions import ControllerActions
+from forensics.history.partitions.elections import ControllerActions
 from forensics.history.partitions.fold import FoldContext
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold
 from tests.history.partitions.test_fold import sample

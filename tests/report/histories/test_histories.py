@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from forensics.cli.app import jobs_folder, make_group
 from forensics.errors import ForensicsError
 from forensics.report.histories import build_timelines
+from forensics.report.histories.phrases import no_colour, render_lines
 from forensics.report.histories.selection import Selection
-from forensics.report.histories.text import no_colour, render_lines
 from forensics.report.histories.timeline import Location, Step, Timeline
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run

@@ -27,7 +27,7 @@ _SHOWN = 2
 
 
 @dataclass(frozen=True)
-class Places:
+class ClusterAddresses:
     """The addresses and log directories of a cluster; words to fill in where no line names them."""
 
     addresses: Mapping[int, str] = field(default_factory=dict)
@@ -39,8 +39,10 @@ class Places:
     def brokers(self) -> str:
         """Return where clients begin.
 
-        >>> Places().brokers, Places({2: "b:9092", 1: "a:9092", 3: "c:9092"}).brokers
-        ('BROKER:9092', 'a:9092,b:9092')
+        >>> ClusterAddresses().brokers
+        'BROKER:9092'
+        >>> ClusterAddresses({2: "b:9092", 1: "a:9092", 3: "c:9092"}).brokers
+        'a:9092,b:9092'
         """
         first = sorted(self.addresses)[:_SHOWN]
         return ",".join(self.addresses[broker] for broker in first) or "BROKER:9092"
@@ -56,7 +58,7 @@ class Places:
         return known or self.log_dirs.get(-1 if broker is None else broker, "LOG_DIR")
 
 
-def read_places(tables: Tables) -> Places:
+def read_cluster_addresses(tables: Tables) -> ClusterAddresses:
     """Return what the settings of brokers and controllers tell, those of their last start."""
     where = (pc.field("kind") == "setting_seen") & pc.field("setting").isin(_SETTINGS)
     known: dict[str, dict[str, str]] = {}
@@ -69,10 +71,10 @@ def read_places(tables: Tables) -> Places:
     addresses = {broker: _find_address(said, voters) for broker, said in brokers.items()}
     zookeepers = {said.get(_ZOOKEEPER, "null") for said in known.values()} - {"null", ""}
     zookeeper = zookeepers.pop() if len(zookeepers) == 1 else ""
-    return Places(
+    return ClusterAddresses(
         {broker: address for broker, address in addresses.items() if address},
-        ",".join(sorted(voters)[:_SHOWN]) or Places.controllers,
-        zookeeper if _ZOOKEEPERS.fullmatch(zookeeper) else Places.zookeeper,
+        ",".join(sorted(voters)[:_SHOWN]) or ClusterAddresses.controllers,
+        zookeeper if _ZOOKEEPERS.fullmatch(zookeeper) else ClusterAddresses.zookeeper,
         {broker: path for broker, said in brokers.items() if (path := _find_dir(said))},
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.causality.explanations import explain_moves
+from forensics.detection.causality.chains import explain_moves
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

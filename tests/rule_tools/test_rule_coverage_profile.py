@@ -18,8 +18,8 @@ from forensics.events.log_reader import LogReader
 from forensics.events.packs import RuleSet, load_rule_set
 from forensics.events.scan import Scanner
 from forensics.ingest.read_plan import plan_reading
-from forensics.rule_tools import profile
-from forensics.rule_tools.profile import Cost, Profile, profile_scan
+from forensics.rule_tools import rule_coverage
+from forensics.rule_tools.rule_coverage import Cost, Profile, profile_scan
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs/broker-1"
 LOG = """\
@@ -63,16 +63,16 @@ def test_records_and_events_are_those_of_the_scan(known: RuleSet) -> None:
     assert found.events == sum(one["account"].null_count for one in batches) > 0
     assert found.records == sum(one["records"] for one in accounts) > 0
     assert found.bytes == sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file())
-    assert found.records >= found.sieved > 0
+    assert found.records >= found.prefiltered > 0
 
 
 def test_each_wording_knows_what_it_was_asked_and_what_it_took(log: Path, known: RuleSet) -> None:
     found = profiled(log, known)
 
-    taken = {name: cost.taken for (name, _), cost in found.wordings.items() if cost.taken}
+    taken = {name: cost.matched for (name, _), cost in found.wordings.items() if cost.matched}
     assert taken == {"isr.updated": 2}
-    # Each was asked about all that had passed the sieve, until one took it all.
-    assert {cost.asked for cost in found.wordings.values()} == {found.sieved} == {2}
+    # Each was asked about all that had passed the prefilter, until one took it all.
+    assert {cost.tried for cost in found.wordings.values()} == {found.prefiltered} == {2}
     assert found.events == 2
 
 
@@ -88,14 +88,14 @@ def test_seconds_are_those_between_two_looks_at_the_watch(
     log: Path, known: RuleSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: Iterator[int] = count()
-    monkeypatch.setattr(profile, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(rule_coverage, "perf_counter", lambda: float(next(ticks)))
 
     found = profiled(log, known)
 
     # A step looks twice. Inside of `match` each wording looks twice, too.
     claims = len(found.wordings)
-    assert found.steps["read"] == 1
-    assert found.steps["sieve"] == 2
+    assert found.steps["parse"] == 1
+    assert found.steps["prefilter"] == 2
     assert found.steps["match"] == 1 + 2 * claims
     assert [cost.seconds for cost in found.wordings.values()] == [1] * claims
     assert sum(found.steps.values()) == next(ticks) - 1
@@ -112,24 +112,24 @@ def test_much_text_is_matched_a_part_at_a_time_as_in_a_scan(
     parts = profiled(log, known)
 
     assert (whole.records, whole.events) == (parts.records, parts.events) == (32_000, 16_000)
-    assert whole.sieved == parts.sieved
-    assert sum(one.taken for one in parts.wordings.values()) == 16_000
+    assert whole.prefiltered == parts.prefiltered
+    assert sum(one.matched for one in parts.wordings.values()) == 16_000
 
 
 def test_the_dearest_wording_comes_first() -> None:
     cheap, dear = Cost(0.001, 10, 1), Cost(0.25, 1000, 2)
     found = Profile(
-        {"cut": 1.0, "match": 3.0},
+        {"other": 1.0, "match": 3.0},
         {("a.cheap", 3): cheap, ("b.dear", 9): dear, ("a.alike", 2): replace(cheap)},
         *(8_000_000, 12_345, 678, 9),
     )
 
     assert list(found.to_lines(2)) == [
         "8.0 MB, 12,345 records, 4.00 s, 2 MB/s",
-        "  cut        1.00 s   25 %",
-        "  match      3.00 s   75 %",
-        "678 records passed the sieve, 9 events",
-        "       ms      asked      taken  rule:line of the wording",
+        "  other         1.00 s   25 %",
+        "  match         3.00 s   75 %",
+        "678 records passed the prefilter, 9 events",
+        "       ms      tried    matched  rule:line of the wording",
         "    250.0       1000          2  b.dear:9",
         "      1.0         10          1  a.alike:2",
     ]
@@ -141,8 +141,8 @@ def test_the_command_tells_steps_and_then_wordings(log: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("0.0 MB, 4 records, ")
-    assert [line.split()[0] for line in lines[1:5]] == ["cut", "sieve", "read", "match"]
-    assert re.fullmatch(r"\d records passed the sieve, 2 events", lines[5])
+    assert [line.split()[0] for line in lines[1:5]] == ["other", "prefilter", "parse", "match"]
+    assert re.fullmatch(r"\d records passed the prefilter, 2 events", lines[5])
     assert len(lines) == 9
     assert all(re.fullmatch(r" +\d+\.\d +\d+ +\d+  [a-z.-]+:\d+", line) for line in lines[7:])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from forensics.history.nodes.client_states import ClientLanes
+from forensics.history.nodes.build_lanes import ClientLanes
 from tests.history.log_lines import SECOND, event
 
 Row = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forensics.history.partitions.controller_actions import ControllerActions
+from forensics.history.partitions.elections import ControllerActions
 from tests.history.log_lines import SECOND, event
 
 Row = dict[str, Any]

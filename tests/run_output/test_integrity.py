@@ -20,8 +20,8 @@ from forensics import schemas
 from forensics.cli.app import jobs_folder, make_group
 from forensics.errors import ForensicsError
 from forensics.lib.folder_lock import lock_output
-from forensics.run_output.damage import read_document
 from forensics.run_output.findings import write_findings
+from forensics.run_output.integrity import read_document
 from forensics.run_output.reader import open_run
 from tests.report.sample_runs import document, finding, leadership, save
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from forensics.lib.arrow_io import write_table
-from forensics.report import container_table
+from forensics.report.sections import coverage
 from forensics.run_output.reader import open_run
 from forensics.schemas import CONTAINERS
 
@@ -17,7 +17,7 @@ def page(folder: Path, *rows: dict[str, object]) -> str:
     table = pa.Table.from_pylist([plain | {"reasons": []} | row for row in rows], CONTAINERS)
     write_table(table, folder / "tables/containers")
     (folder / "findings.json").write_text('{"schema": 1, "findings": []}')
-    return str(container_table.render(open_run(folder)) or "")
+    return str(coverage._container_table(open_run(folder)) or "")
 
 
 def test_what_is_damaged_stands_first_and_whole_files_are_only_counted(tmp_path: Path) -> None:
