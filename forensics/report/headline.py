@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow.dataset as ds
+
 from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import (
     count,
@@ -322,7 +324,7 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
 def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
     if kind == "flapping-broker":
         for one in members:
-            done = FLAPPING.get(str(one.measures.get("how")), "left and came back")
+            done = _flapping_verb(one)
             stayed = " and did not come back" if is_open(run, one) else ""
             yield f"{brokers_text(one.brokers)} {done} {often_text(one)}{stayed}"
         return
@@ -349,6 +351,14 @@ def _how_long(finding: SavedFinding) -> str:
     return ""
 
 
+def _flapping_verb(finding: SavedFinding) -> str:
+    """Say what a broker did again and again; one only froze where its own log was silent."""
+    how = str(finding.measures.get("how"))
+    if how == "pause" and "froze" not in finding.title:
+        return "lost its session"
+    return FLAPPING.get(how, "left and came back")
+
+
 def often_text(finding: SavedFinding) -> str:
     """Say how often a broker was lost; at least so often where more is known than that."""
     freezes, cycles = finding.measures.get("freezes_min"), finding.measures.get("cycles")
@@ -373,7 +383,11 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     impact = run.document.get("impact") or {}
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        yield f"{count(hit, 'partition')} unavailable for up to {longest}"
+        longer = count_outages_without_end(run)
+        long = (
+            f", {longer} of them for longer than {longest}" if longer else f" for up to {longest}"
+        )
+        yield f"{count(hit, 'partition')} unavailable{long}"
     for one in findings:
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
@@ -385,6 +399,22 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         yield "records may be lost"
     elif most > 0:
         yield f"up to {_records(most)} may be lost"
+
+
+def count_outages_without_end(run: RunOutput) -> int:
+    """Count the partitions that lost their leader, and of which no line says when it was back."""
+    span = incident_span(run)
+    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
+    rows = run.rows("leadership", ("topic", "partition", "started_at"), where) if span else ()
+    return len(
+        {
+            (row["topic"], row["partition"])
+            for row in rows
+            if span
+            and row["started_at"] is not None
+            and span.start <= row["started_at"] <= span.end
+        }
+    )
 
 
 def open_causes(run: RunOutput) -> list[str]:
@@ -421,7 +451,7 @@ def _unexplained(finding: SavedFinding) -> str:
         return {"crash": "crashed" if is_open_crash else "", "unknown": "went away"}.get(kind, "")
     if finding.detector == "flapping-broker":
         is_explained = measures.get("reasons") or measures.get("collected")
-        return "" if is_explained else FLAPPING.get(str(measures.get("how")), "was lost")
+        return "" if is_explained else _flapping_verb(finding)
     if finding.detector == "long-pause":
         return "froze" if set(measures.get("ways") or ()) == {"silence"} else ""
     return {

@@ -403,7 +403,7 @@ def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    trace = bar_trace(bars, fills, pattern, name=shown(state), showlegend=False)
+    trace = bar_trace(bars, fills, pattern, name=shown(theme.state_words(state)), showlegend=False)
     if state in theme.OVERLAYS:
         trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
         trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], fgopacity=1, solidity=0.4)

@@ -23,6 +23,7 @@ from forensics.report.headline import (
     bounds_text,
     brokers_text,
     client_name,
+    count_outages_without_end,
     headline,
     loss_sentence,
     merged_findings,
@@ -374,7 +375,10 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
             parts = [f"for {_lengths(low, most)}"]
     why = _leaders_away(incident_outages(run, span))
     colon = ": " if parts[0].startswith(name) else " "
-    yield SummaryLine(f"{begin}{colon}{', '.join(parts)}{why}.", "partitions", "Partitions")
+    longer = count_outages_without_end(run)
+    open_end = f"; {longer} of them for longer, until when is not in the logs" if longer else ""
+    text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
+    yield SummaryLine(text, "partitions", "Partitions")
 
 
 def _lengths(low: int, high: int) -> str:

@@ -13,7 +13,13 @@ from forensics.lib.text_format import count, detector_label, join_names, parse_m
 from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE
-from forensics.report.headline import brokers_text, client_name, list_doubts, open_causes
+from forensics.report.headline import (
+    brokers_text,
+    client_name,
+    count_outages_without_end,
+    list_doubts,
+    open_causes,
+)
 from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.report.summary import (
     HEARD_MS,
@@ -243,6 +249,9 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     if run.document.get("verdict") == "incident" and run.incidents:
         for question in open_causes(run)[:MAX_CAUSES]:
             yield SummaryLine(f"{shorten_names(question[:1].upper() + question[1:])}.")
+        if longer := count_outages_without_end(run):
+            of = count(longer, "partition")
+            yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:
         of = count(totals.unbounded, "partition")

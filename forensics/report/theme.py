@@ -50,10 +50,16 @@ STATE = {
     "vanished": ("#ffffff", "/"),
 }
 # What the figures call a state, and what a legend says of it, where its name does not say enough.
-STATE_WORDS = {"paused": "frozen", "isolated": "cut off", "stale": "retrying"}
+STATE_WORDS = {
+    "paused": "frozen",
+    "isolated": "cut off",
+    "stale": "retrying",
+    "healthy": "connected",
+}
 STATE_MEANINGS = {
-    "recovering": "loading logs", "stopping": "shutting down", "fenced": "fenced by the controller",
-    "unknown": "not in the logs", "vacant": "no active controller",
+    "recovering": "recovering (loads its logs)", "stopping": "stopping (clean shutdown)",
+    "fenced": "fenced (by the controller)", "unknown": "unknown (no lines)",
+    "vacant": "vacant (no active controller)",
 }  # fmt: skip
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
