@@ -73,6 +73,8 @@ _QUESTIONS = tuple(
         (r"kafka-log-dirs\.sh ", "errors, sizes, lag?"),
         (r"kafka-reassign-partitions\.sh .*--list", "what is still being moved?"),
         (r"kafka-(replica-verification|dump-log)\.sh |DumpLogSegments", "what is in the log?"),
+        (r"kafka-console-consumer\.sh |kafka-simple-consumer-shell", "what is in this record?"),
+        (r"--election-type preferred|preferred-replica", "give the first replicas the lead again"),
         (r"kafka-topics\.sh .*--under-", "which partitions are still short of replicas?"),
         (r"kafka-topics\.sh .*--unavailable-partitions", "which have no leader now?"),
     )

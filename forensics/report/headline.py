@@ -428,6 +428,8 @@ def open_causes(run: RunOutput) -> list[str]:
     told = {broker for one in flapping for broker in one.brokers}
     for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
         verb = _unexplained(one)
+        if one.measures.get("freezes_min"):
+            others.append(f"how often {brokers_text(one.brokers)} froze in all")
         if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):

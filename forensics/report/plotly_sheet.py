@@ -52,7 +52,7 @@ MAX_NAME_CHARS = 28
 # would stand on each other.
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
-MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 24, 30
+MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 21, 30
 # Room for the axis and its title, below the rows or above them; each line of a legend takes this
 # much more.
 FOOT_HEIGHT, TOP_AXIS, LEGEND_LINE_HEIGHT = 52, 62, 20

@@ -366,14 +366,19 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
         return
     (name, most), *rest = longest
-    parts = [f"{name} for {duration(most)}"]
+    outages = incident_outages(run, span)
+    # Where a partition was hit again and again, its longest time is told.
+    often = " at a time" if len(outages) > len(longest) else ""
+    parts = [f"{name} for {duration(most)}{often}"]
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
         parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
         if most <= high * ABOUT_SAME:
-            parts = [f"for {_lengths(low, most)}"]
-    why = _leaders_away(incident_outages(run, span))
+            long = _lengths(low, most)
+            bound = "up to " if often and " to " not in long else ""
+            parts = [f"for {bound}{long}{often}"]
+    why = _leaders_away(outages)
     colon = ": " if parts[0].startswith(name) else " "
     longer = count_outages_without_end(run)
     open_end = f"; {longer} of them for longer, until when is not in the logs" if longer else ""
@@ -441,7 +446,7 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
-    text += f": {join_names(names, 4)}" if names else ""
+    text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked:
         most = lengths[ranked[0]]
         long = f"up to {duration(most)}" if most >= 1000 else "less than 1 s"

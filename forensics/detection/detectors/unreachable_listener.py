@@ -247,7 +247,7 @@ def _measures(
 
 
 _MEANINGS = {
-    "unresolved": "The broker itself may be as well as can be.",
+    "unresolved": "The broker itself may be healthy.",
     "refused": "The broker ran all the while: the address is another one than it listens on.",
     "timed out": "The broker ran all the while.",
 }

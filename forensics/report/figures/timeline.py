@@ -55,7 +55,7 @@ def draw_timeline(data: TimelineData) -> Figure:
         rows.append(("Findings, numbered as below", height, draw_flags))
     if data.grid is not None:
         title = "Leaders of partitions, worst first; click a cell for all of them"
-        height = min(100 if data.partitions else 150, 14 * len(data.grid.names) + 10)
+        height = min(80 if data.partitions else 150, 14 * len(data.grid.names) + 10)
         rows.append((title, height, partial(_draw_leaders, grid=data.grid)))
     if _has_debt(data):
         rows.append(("Unhealthy partitions", 56, partial(_draw_debt, data=data)))

@@ -31,7 +31,7 @@ MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 6, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
-MAX_LANES, MAX_BARS = 5, 200
+MAX_LANES, MAX_BARS = 4, 200
 Span = tuple[int, int]
 
 
