@@ -46,6 +46,8 @@ class Settings:
     command: tuple[str, ...] = ()
     # where Great Expectations writes its own pages of the checks; null: nowhere
     data_docs: Path | None = None
+    # where it gets a context on disk, with the measured tables and the suites; null: nowhere
+    gx_context: Path | None = None
     # the address of the output, if it is one; `out` is the folder here that is put there at the end
     address: str | None = None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from forensics import run_result
 from forensics.detection.registry import all_detectors
-from forensics.engine.base import Engine, Notify
+from forensics.engine.base import Engine, Notify, tell_nobody
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
@@ -86,7 +86,7 @@ class AuditRequest:
 
 def audit(
     request: AuditRequest,
-    notify: Notify,
+    notify: Notify = tell_nobody,
     listener: ProgressListener = SILENT,
     engines: EngineFactory | None = None,
 ) -> dict[str, Any]:

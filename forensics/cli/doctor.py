@@ -58,6 +58,19 @@ class Check:
     advice: str = ""
 
 
+def check_quick_start() -> Iterator[Check]:
+    """Read a tiny archive on Spark once more, and keep the classes that Java loads for it."""
+    from forensics.engine.spark import end_java  # noqa: PLC0415 - needs Spark
+
+    try:
+        with java.keep_classes(end_java) as kept:
+            yield from (one for one in check_with_spark("local[2]") if one.state == PROBLEM)
+        told = f"{kept} holds Java's classes ({format_bytes(kept.stat().st_size)})"
+        yield Check("java start", OK, f"{told}; runs start sooner, and you may delete it")
+    except ForensicsError as error:
+        yield Check("java start", WARNING, str(error), "Nothing needs it.")
+
+
 def check_with_spark(master: str | None, listener: ProgressListener = SILENT) -> Iterator[Check]:
     """Read a tiny archive on Spark, as `postmortem` does."""
     with _sample_archive() as (archive, rule, expected):

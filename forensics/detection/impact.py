@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext
+from forensics.detection.context import DetectionContext, once_per_run
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.node_ids import whole_client
@@ -61,14 +62,24 @@ _MAX_SPANS = 10_000
 
 def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) -> int:
     """Return until when clients may hear of an outage: of a leader that froze, when it wakes."""
-    woke = [
-        one.end or context.logs_end
-        for one in context.absences_around(row["previous_leader"], row["started_at"], end)
-        if one.kind != "crash"
-        and one.begin <= end
-        and row["started_at"] <= (one.end or context.logs_end)
-    ]
-    return max([end, *woke]) + _HEARD
+    begins, ends = _wakes(context).get(row["previous_leader"], ((), ()))
+    # Of those that froze before its end, the last to wake; one that woke before it began has no
+    # part in it.
+    last = bisect_right(begins, end) - 1
+    woke = ends[last] if last >= 0 else end
+    return max(end, woke) + _HEARD
+
+
+@once_per_run
+def _wakes(context: DetectionContext) -> dict[int, tuple[list[int], list[int]]]:
+    """Return for each broker when it froze, and until when those absences lasted at most."""
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for one in sorted(context.absences, key=lambda one: one.begin):
+        if one.kind != "crash":
+            begins, ends = found.setdefault(one.broker, ([], []))
+            begins.append(one.begin)
+            ends.append(max(one.end or context.logs_end, ends[-1] if ends else 0))
+    return found
 
 
 def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:

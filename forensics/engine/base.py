@@ -22,6 +22,10 @@ Notify = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
 
 
+def tell_nobody(_: str) -> None:
+    """Drop what a run says on its way."""
+
+
 class EventReader(Protocol):
     """A function of batches of events, sorted by keys, that names the events it reads."""
 

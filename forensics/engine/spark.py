@@ -11,8 +11,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -48,19 +48,18 @@ from forensics.events.log_reader import Compiled
 from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
-from forensics.lib import package_data
 from forensics.lib.arrow_io import is_any_of, take_system_memory
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
 
-# Java does not look at TMPDIR.
-_JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
 # A Java that was interrupted, too, may never answer.
 _PATIENCE_SECONDS = 20
+# From the end of its connections to the end of a process.
+_ENDING_SECONDS = 1
 _OUR_PACKAGE = "forensics."
 _MISSING_MODULE_HINT = (
     "; the Python of executors needs this package and what it imports,"
@@ -151,9 +150,27 @@ def translate_spark_errors() -> Iterator[None]:
     """Turn what Spark throws into the one sentence of it that says what went wrong."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        message = f"Spark could not finish: {root_cause(str(error))}"
+    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        ended = _why_java_ended()
+        if not ended and not isinstance(error, (PySparkException, Py4JError)):
+            raise
+        # Where Java is gone, Python only sees that nobody answers.
+        message = f"Spark could not finish: {ended or root_cause(str(error))}"
         raise ForensicsError(message) from error
+
+
+def _why_java_ended() -> str:
+    """Return what Java said as it ended; nothing, if it is there."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - nothing else tells it
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is None:
+        # One that others have started, as spark-submit does.
+        return ""
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_SECONDS)
+    code = None if process is None else process.poll()
+    return java.last_words(code) if process is None or code is not None else ""
 
 
 @dataclass(frozen=True)
@@ -175,10 +192,12 @@ def open_spark(
     master: str | None,
     listener: ProgressListener = SILENT,
     title: str = PROGRAM,
+    *,
+    is_small: bool = False,
 ) -> Iterator[SparkEngine]:
     """Run Spark until the block ends; its errors become one sentence."""
     with translate_spark_errors():
-        engine = SparkEngine(exchange, master, listener, title)
+        engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
         try:
             yield engine
         finally:
@@ -198,15 +217,18 @@ class SparkEngine:
         master: str | None = None,
         listener: ProgressListener = SILENT,
         title: str = PROGRAM,
+        *,
+        is_small: bool = False,
     ) -> None:
         """Open a session: on `master`, or as spark-submit says, or on this machine.
 
-        Executors write into the folder `exchange`, a path or an address.
+        Executors write into the folder `exchange`, a path or an address. What is small is over
+        before Java has made the fastest code of itself.
         """
         _refuse_connect(master)
         self._files, self._listener = TaskFiles(exchange), listener
         with _interruptible():
-            self.session = _open_session(master, title)
+            self.session = _open_session(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
         self._interrupted = False
@@ -360,7 +382,7 @@ def _refuse_connect(master: str | None) -> None:
         )
 
 
-def _open_session(master: str | None, title: str) -> SparkSession:
+def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
     """Start Spark with our settings, over which go all that the user has made."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     is_local = not submitted and (not master or master.startswith("local"))
@@ -372,7 +394,7 @@ def _open_session(master: str | None, title: str) -> SparkSession:
     # modules that may have come with logs.
     os.environ["PYTHONSAFEPATH"] = "1"
     if not submitted:
-        settings |= _prepare_java(is_local=is_local)
+        settings |= java.prepare(is_local=is_local, is_small=is_small)
     # Starts Java, which reads spark-defaults.conf and what spark-submit was given.
     SparkContext._ensure_initialized()  # noqa: SLF001 - nothing else tells what the user has set
     given = SparkConf()
@@ -393,29 +415,17 @@ def _open_session(master: str | None, title: str) -> SparkSession:
     return session
 
 
-# Java's own options, to which those of the user are added.
-_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 # What Spark calls a program that has no name.
 _NO_NAMES = frozenset({"", "pyspark-shell"})
 
 
-def _prepare_java(*, is_local: bool) -> dict[str, str]:
-    """Say which Java is started, and with what; return the settings that go with it."""
-    settings = {}
-    if is_local:
-        # Nothing but this machine's own addresses.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = [f"-Dlog4j2.configurationFile={package_data.asset_url('log4j2.properties')}"]
-    scratch = _scratch_folder()
-    if not os.access(_JAVAS_OWN_SCRATCH, os.W_OK | os.X_OK):
-        options.append(f'"-Djava.io.tmpdir={scratch}"')
-        settings["spark.local.dir"] = os.environ.get("SPARK_LOCAL_DIRS") or scratch
-    os.environ.update(java.find_java(os.environ).environment)
-    # Not spark.driver.extraJavaOptions, which the user may have set.
-    theirs = os.environ.get(_JAVA_OPTIONS, "")
-    if options[0] not in theirs:
-        os.environ[_JAVA_OPTIONS] = " ".join([*options, theirs]).strip()
-    return settings
+def end_java() -> None:
+    """End the Java that Spark ran in, which would stay until this process ends."""
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None  # noqa: SLF001
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
 
 
 def _ask_aside(*questions: Callable[[], object]) -> None:
@@ -432,19 +442,6 @@ def _ask_aside(*questions: Callable[[], object]) -> None:
     thread = threading.Thread(target=ask, name="interrupt", daemon=True)
     thread.start()
     thread.join(_PATIENCE_SECONDS)
-
-
-def _scratch_folder() -> str:
-    """Return the folder for temporary files; without one neither Python nor Java can start."""
-    try:
-        with tempfile.TemporaryDirectory() as made:
-            return str(Path(made).parent)
-    except OSError as error:
-        folder = os.environ.get("TMPDIR") or _JAVAS_OWN_SCRATCH
-        raise ForensicsError(
-            f"No temporary files can be written in {printable(folder)}: {error.strerror}. Set"
-            " TMPDIR to a folder that can be written."
-        ) from error
 
 
 @contextmanager
@@ -541,7 +538,8 @@ class _StageProgressPoller:
         self._listener.tasks_done(*counts)
         of = self._bytes
         if of and (done := total_bytes_read(self._meter)):
-            self._listener.bytes_read(done, of)
+            # A task reads a little beyond the end of its piece.
+            self._listener.bytes_read(min(done, of), of)
 
 
 def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:

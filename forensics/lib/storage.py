@@ -9,15 +9,18 @@ is written whole or not at all.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from forensics.errors import ArchiveError
 from forensics.lib.text_safety import escape_undecodable
@@ -36,7 +39,8 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
-_SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
+_HADOOP = ("hdfs://", "viewfs://")
+SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
 def is_remote(path: str) -> bool:
@@ -206,6 +210,28 @@ def join(folder: str, name: str) -> str:
     return f"{address.rstrip('/')}/{name}{question}{options}"
 
 
+def private_folders(environ: Mapping[str, str] = os.environ) -> Iterator[Path]:
+    """Yield folders for what this user keeps between runs, the best first; nobody else has them."""
+    folders = []
+    if cache := environ.get("XDG_CACHE_HOME"):
+        folders.append(Path(cache) / "kafka-forensics")
+    if home := environ.get("HOME"):
+        folders.append(Path(home) / ".cache" / "kafka-forensics")
+    folders.append(Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}")
+    for folder in folders:
+        with suppress(OSError):
+            if _is_private(folder):
+                yield folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Make the folder; in /tmp another user may have made one."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.lstat()
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not writable_by_others
+
+
 def upload(path: Path, address: str) -> None:
     """Copy a local file to an address."""
     with path.open("rb") as source, open_output(address) as target:
@@ -229,14 +255,21 @@ class ObjectStore:
 
     def names(self) -> list[str]:
         """Return the names of all objects, in order."""
+        return sorted(self._find())
+
+    def _find(self) -> dict[str, Any]:
         fs: Any = importlib.import_module("pyarrow.fs")
         chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
         with naming(self._address):
             found = self._store.get_file_info(chosen)
-        names = {one.path[len(self._root) :].lstrip("/") for one in found if one.is_file}
+        objects = {one.path[len(self._root) :].lstrip("/"): one for one in found if one.is_file}
         # Some stores keep an empty object for what others call a folder.
-        folders = {name.rpartition("/")[0] for name in names}
-        return sorted(names - folders)
+        folders = {name.rpartition("/")[0] for name in objects}
+        return {name: one for name, one in objects.items() if name not in folders}
+
+    def states(self) -> dict[str, tuple[int, int]]:
+        """Return the size of each object, and when it was written, by names in order."""
+        return {name: (one.size, one.mtime_ns or 0) for name, one in sorted(self._find().items())}
 
     def size(self, name: str) -> int | None:
         """Return the size of an object; None if it does not exist."""
@@ -273,8 +306,14 @@ class ObjectStore:
 
     def remove_folder(self, name: str) -> None:
         """Delete all objects below a name."""
-        with naming(self._address), suppress(FileNotFoundError):
+        try:
             self._store.delete_dir(self._at(name))
+        except FileNotFoundError:
+            return
+        except OSError:
+            # As below, of the folder above.
+            if any(each.startswith(f"{name}/") for each in self.names()):
+                raise
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -328,10 +367,10 @@ def _store(path: str) -> tuple[Any, str]:
     """Open the store of an address; returns it and the path inside."""
     address, question, options = path.partition("?")
     scheme, _, rest = address.partition("://")
-    if scheme not in _SCHEMES:
+    if scheme not in SCHEMES:
         raise ArchiveError(
             f"{scheme}:// is no kind of address that can be read; these are: "
-            + ", ".join(f"{one}://" for one in _SCHEMES)
+            + ", ".join(f"{one}://" for one in SCHEMES)
         )
     # After the bucket there may be characters that no address may have.
     bucket, slash, inside = rest.partition("/")
@@ -343,12 +382,27 @@ def _store(path: str) -> tuple[Any, str]:
 def _opened(address: str, path: str) -> tuple[Any, str]:
     fs: Any = importlib.import_module("pyarrow.fs")
     try:
+        if address.startswith(_HADOOP) and importlib.util.find_spec("hdfs_native"):
+            return _open_hadoop(address), ""
         store, root = fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:
         # The message may quote a secret of the address.
         why = _first_line(error).replace(address, display(address))
         raise ArchiveError(f"{display(path)} cannot be opened: {why}") from None
     return store, root
+
+
+def _open_hadoop(address: str) -> Any:
+    """Open HDFS by a client of its own, which needs neither Java nor Hadoop's C library.
+
+    It reads core-site.xml and hdfs-site.xml where HADOOP_CONF_DIR says, as all others do.
+    """
+    fs: Any = importlib.import_module("pyarrow.fs")
+    client: Any = importlib.import_module("hdfs_native.fsspec")
+    parts = urlsplit(address)
+    kind = client.HdfsFileSystem if parts.scheme == "hdfs" else client.ViewfsFileSystem
+    system = kind(host=parts.hostname, port=parts.port, **dict(parse_qsl(parts.query)))
+    return fs.PyFileSystem(fs.FSSpecHandler(system))
 
 
 @contextmanager
@@ -360,6 +414,9 @@ def naming(path: str) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise type(error)(error.errno or 5, _first_line(error), display(path)) from error
+    except RuntimeError as error:
+        # What the client of HDFS raises.
+        raise OSError(5, _first_line(error).partition("\\n")[0], display(path)) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -111,7 +111,7 @@ def _timestamp(ms: int) -> pa.Scalar:
 def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
     """Read --from and --to in the page's zone, within what the logs reach."""
     if not run.window:
-        raise ForensicsError(f"{run.folder}: no line in it has a time, so no window can be chosen.")
+        raise ForensicsError(f"{run.place}: no line in it has a time, so no window can be chosen.")
     first, last = run.window
     start, end = _parse("--from", since, run.window), _parse("--to", till, run.window)
     if start is not None and end is not None and start >= end:

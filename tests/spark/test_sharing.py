@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forensics.engine.spark import ScanTasks
+from forensics.engine.spark import ScanTasks, open_spark
 from forensics.engine.task_files import TaskFiles
-from forensics.errors import ArchiveError
+from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.scan import STAGED_SCHEMA
 from forensics.ingest.read_plan import plan_reading
 
@@ -47,3 +47,19 @@ def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> No
 
     with pytest.raises(ArchiveError, match=r"server\.log is not there on .* see the same files"):
         list(ScanTasks([splits], "", str(tmp_path), "", context=False)([first]))
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_spark_connect_is_refused_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: bool
+) -> None:
+    """Its sessions have no SparkContext, on which counting, describing and stopping tasks rest."""
+    remote = "sc://127.0.0.1:15002"
+    if variable:
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+
+    with (
+        pytest.raises(ForensicsError, match=r"sc://.* no SparkContext"),
+        open_spark(str(tmp_path), None if variable else remote),
+    ):
+        pytest.fail("it was opened")

@@ -17,8 +17,6 @@ from tests.ingest.object_store import Bucket, serving
 
 pytestmark = pytest.mark.slow
 
-# What serves the bucket wants to know how long a thing is before it comes.
-
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:

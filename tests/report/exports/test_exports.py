@@ -69,6 +69,22 @@ def rendered(text: str) -> list[str]:
     return Tags(render(text)).found
 
 
+def test_views_name_every_table_where_it_lies_and_what_its_columns_mean(
+    unclean: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "o'clock [1]"
+    moved.symlink_to(unclean)
+
+    text = export(moved, "sql").output
+
+    assert f"read_parquet('{tmp_path}/o''clock [[]1]/tables/isr/*.parquet');" in text
+    assert 'COMMENT ON COLUMN outages."why" IS \'no_leader, leader_dead,' in text
+    assert 'COMMENT ON COLUMN lanes."started_before" IS \'the latest such moment' in text
+    made = re.findall(r"^CREATE OR REPLACE VIEW (\w+) ", text, re.MULTILINE)
+    tables = {path.name for path in (unclean / "tables").iterdir()}
+    assert sorted(made) == sorted({*tables, "findings"})
+
+
 def test_a_ticket_says_what_the_page_says_first(unclean: Path) -> None:
     text = text_of(unclean, "markdown")
 
