@@ -137,11 +137,15 @@ def percent(part: int, whole: int) -> str:
 
     >>> percent(999_999, 1_000_000), percent(1, 1), percent(0, 0)
     ('99.9 %', '100 %', 'no lines')
+    >>> percent(1, 5000), percent(0, 5000)
+    ('under 0.1 %', '0 %')
     """
     if not whole:
         return "no lines"
     # 100 % must mean every single line.
     tenths = part * 1000 // whole
+    if part and not tenths:
+        return "under 0.1 %"
     return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
 

@@ -162,7 +162,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
         document["detectors"] = _detector_answers(run, findings)
     windowed = WindowedRun(run.folder, document, run, span)
     verdict = _verdict(windowed)
-    summary = f"{count(len(findings), 'finding')} in this window."
+    summary = f"{count(len(findings), 'finding')} of level low or info in this window."
     if verdict == INCIDENT:
         summary = str(findings[0].get("title") or "") if findings else "Nothing"
     return replace(windowed, document=document | {"verdict": verdict, "summary": summary})
