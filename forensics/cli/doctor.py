@@ -34,6 +34,7 @@ from forensics.engine import java
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError, JavaError
 from forensics.lib.text_format import format_bytes
+from forensics.lib.this_machine import usable_cores
 from forensics.settings import Settings
 
 _REINSTALL_ADVICE = "The installation is damaged: pip install --force-reinstall kafka-forensics"
@@ -246,8 +247,7 @@ def _memory() -> Check:
     free = _available_memory()
     if free is None:
         return Check("memory", WARNING, "nobody says how much is free", "Look at it yourself.")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    message = f"{format_bytes(free)} free, for {cores} cores"
+    message = f"{format_bytes(free)} free, for {usable_cores()} cores"
     if free < _MIN_MEMORY:
         return Check(
             "memory", PROBLEM, message, "Free some: Spark and its workers need 1 GB or more."

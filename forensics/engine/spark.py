@@ -123,12 +123,19 @@ class ScanTasks:
         meter = ReadCounter(self.meter, number)
         scanner = load_scanner(self.overlays, context=self.context)
         scanner.reader.search_at_once(self.compiled)
-        for split in self.bundles[number]:
-            try:
-                yield from scanner.scan(split, meter)
-            except FileNotFoundError as error:
-                raise ArchiveError(_missing_file(split.path, is_local=self.is_local)) from error
-            meter.finish(split.bytes)
+        reading = ""
+
+        def each() -> Iterator[Split]:
+            nonlocal reading
+            for split in self.bundles[number]:
+                reading = split.path
+                yield split
+                meter.finish(split.bytes)
+
+        try:
+            yield from scanner.scan_all(each(), meter)
+        except FileNotFoundError as error:
+            raise ArchiveError(_missing_file(reading, is_local=self.is_local)) from error
 
 
 def _missing_file(path: str, *, is_local: bool) -> str:

@@ -5,6 +5,7 @@ A partition may have a million rows, so all of this works on a few thousand at a
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,9 @@ def _values(column: pa.Array) -> list[Any]:
     return values
 
 
+# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
+_KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
+
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
@@ -93,6 +97,9 @@ def take_system_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         pa.set_memory_pool(pa.system_memory_pool())
+        libc = ctypes.CDLL(None)
+        for option, most in _KEPT_BY_GLIBC:
+            libc.mallopt(option, most)
 
 
 def release_arrow_memory() -> None:

@@ -169,6 +169,21 @@ def test_the_workflow_is_one_to_github() -> None:
     checked([tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", file])
 
 
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("github-workflows", "workflows/*.yaml"),
+        ("github-issue-forms", "ISSUE_TEMPLATE/*.yaml"),
+        ("github-issue-config", "ISSUE_TEMPLATE/config.yml"),
+    ],
+)
+def test_what_the_project_asks_of_github_is_such_as_github_takes(schema: str, pattern: str) -> None:
+    files = sorted((ROOT / ".github").glob(pattern))
+
+    assert files
+    checked([tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files])
+
+
 @pytest.mark.parametrize("name", ["cronjob.yaml", "rbac.yaml"])
 def test_manifests_are_what_kubernetes_asks_for(name: str) -> None:
     checked([tool("kubernetes-validate"), "--strict", EXAMPLES / "kubernetes" / name])

@@ -79,7 +79,7 @@ def test_the_sdist_has_every_file_of_the_project(dist: Find) -> None:
 
 def test_the_bill_of_materials_names_what_is_needed_and_what_is_inside(dist: Find) -> None:
     bill = json.loads(dist("sbom.cdx.json").read_text("utf-8"))
-    named = {one["name"].lower() for one in bill["components"]}
+    named = {one["name"].lower().replace("_", "-") for one in bill["components"]}
     lock = (ROOT / "requirements-run.lock").read_text("utf-8")
     needed = set(re.findall(r"(?m)^([\w.-]+)==", lock))
 
