@@ -90,13 +90,18 @@ def test_a_detector_has_scenarios_of_all_kinds(name: str) -> None:
 def test_moving_any_limit_by_one_step_is_seen(
     name: str, cases: Mapping[int, DetectionContext]
 ) -> None:
+    # What stands just at a limit is asked first, and mostly that is enough.
+    own = sorted(
+        ((at, one) for at, one in enumerate(EVERY) if one.detector == name),
+        key=lambda pair: (pair[1].kind != "boundary", pair[0]),
+    )
     unseen = [
         (key, value)
         for key, value in _moved(LIMITS.get(name, {}))
         if not any(
             _differs(one, replace(cases[at], limits=_limits(name, {**one.limits, key: value})))
-            for at, one in enumerate(EVERY)
-            if one.detector == name and key not in one.limits
+            for at, one in own
+            if key not in one.limits
         )
     ]
 
