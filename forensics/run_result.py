@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import threading
 import time
@@ -30,6 +29,7 @@ from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.lib.text_safety import printable_lines
+from forensics.lib.this_machine import peak_memory
 from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
@@ -64,7 +64,7 @@ class PeakMemory:
     """
 
     def __init__(self) -> None:
-        self.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        self.bytes = peak_memory()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
+from forensics.lib.storage import base_name, join
 
 # How bad a finding can be, from the least to the worst; `fail_on` names one of them.
 SEVERITIES = ("info", "low", "medium", "high", "critical")
@@ -45,6 +46,10 @@ class Settings:
     command: tuple[str, ...] = ()
     # where Great Expectations writes its own pages of the checks; null: nowhere
     data_docs: Path | None = None
+    # where it gets a context on disk, with the measured tables and the suites; null: nowhere
+    gx_context: Path | None = None
+    # the address of the output, if it is one; `out` is the folder here that is put there at the end
+    address: str | None = None
 
     @property
     def tables(self) -> Path:
@@ -55,3 +60,20 @@ class Settings:
     def staging(self) -> Path:
         """The folder of temporary tables; it is deleted at the end of the run."""
         return self.out / "_staging"
+
+    @property
+    def exchange(self) -> str:
+        """Where executors write: a folder that they share with the driver, or an address.
+
+        It is that of one run: what a killed one has left is never taken for another's.
+        """
+        if self.address is None:
+            return str(self.staging / "written")
+        return join(self.address, f"{self.staging.name}/{self.out.name}")
+
+    @property
+    def title(self) -> str:
+        """What Spark shows this run as."""
+        names = [base_name(archive) for archive in self.archives]
+        more = [f"and {len(names) - 1} more"] if len(names) > 1 else []
+        return " ".join(["kafka-forensics", *names[:1], *more])

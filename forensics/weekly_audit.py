@@ -12,7 +12,7 @@ from typing import Any
 
 from forensics import run_result
 from forensics.detection.registry import all_detectors
-from forensics.engine.base import Engine, Notify
+from forensics.engine.base import Engine, Notify, tell_nobody
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
@@ -22,7 +22,7 @@ from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import split_files
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import mask_text
-from forensics.lib.storage import display, is_remote
+from forensics.lib.storage import display, is_remote, join
 from forensics.pipeline import (
     load_accounts,
     notify_of_problems,
@@ -33,7 +33,7 @@ from forensics.quality.gx_runner import load_checked_expectations, preload_libra
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
-from forensics.weekly.atomic_commit import STORE_FILE, StoreFiles
+from forensics.weekly.atomic_commit import SCRATCH, STORE_FILE, StoreFiles
 from forensics.weekly.iso_week import Week
 from forensics.weekly.new_inputs import NewInputs
 from forensics.weekly.notes import load_notes
@@ -86,7 +86,7 @@ class AuditRequest:
 
 def audit(
     request: AuditRequest,
-    notify: Notify,
+    notify: Notify = tell_nobody,
     listener: ProgressListener = SILENT,
     engines: EngineFactory | None = None,
 ) -> dict[str, Any]:
@@ -98,9 +98,12 @@ def audit(
     if not is_remote(request.store):
         StoreFiles(Path(request.store)).refuse_other_folders()
     with Stopwatch(listener) as watch:
-        engines = engines or partial(open_engine, request.engine, request.master, listener)
         try:
             with _open_store(request, notify) as folder:
+                engines = engines or partial(
+                    open_engine, request.engine, request.master, _exchange(request, folder),
+                    listener, request.settings.title,
+                )  # fmt: skip
                 return _run_and_save_result(request, folder, notify, watch, engines)
         except StoreHeldError as error:
             # The run that holds the store saves its result there; this one leaves no trace.
@@ -113,6 +116,13 @@ def _open_store(request: AuditRequest, notify: Notify) -> AbstractContextManager
     if is_remote(request.store):
         return open_remote_store(request.store, request.wait, notify)
     return _open_folder(Path(request.store), request.wait, notify)
+
+
+def _exchange(request: AuditRequest, folder: Path) -> str:
+    """Return where executors write: below the store, where they can."""
+    if is_remote(request.store):
+        return join(request.store, f"{SCRATCH}/{folder.name}")
+    return str(folder / SCRATCH / "written")
 
 
 @contextmanager

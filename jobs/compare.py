@@ -9,6 +9,7 @@ import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    SAVED_RUN,
     print_any_character,
     run_file,
     tell,
@@ -20,7 +21,7 @@ from forensics.cli.value_completion import complete_with, week_names
 @click.argument("a", metavar="A", shell_complete=complete_with(week_names))
 @click.argument("b", metavar="B", shell_complete=complete_with(week_names))
 @click.option(
-    "--store", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    "--store", type=SAVED_RUN,
     help="The store of `audit` that A and B are weeks or stretches of.",
 )  # fmt: skip
 @click.option(

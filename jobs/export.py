@@ -11,6 +11,7 @@ import click
 
 from forensics.cli.app import (
     QUIET_OPTION,
+    SAVED_RUN,
     is_output_read,
     run_file,
     tell,
@@ -20,14 +21,12 @@ from forensics.lib.storage import write_atomically
 
 FORMATS = (
     "markdown", "slack", "webhook", "grafana", "prometheus", "junit", "jsonl", "timesketch", "lnav",
-    "csv", "parquet",
+    "csv", "parquet", "sql",
 )  # fmt: skip
 
 
 @click.command()
-@click.argument(
-    "out", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+@click.argument("out", required=False, type=SAVED_RUN)
 @click.option("--format", "form", required=True, type=click.Choice(FORMATS), help="What to write.")
 @click.option(
     "-o", "--output", "target", type=click.Path(path_type=Path), metavar="TARGET",
@@ -73,8 +72,9 @@ def command(
       lnav        all known layouts of log lines, for `lnav -i`; needs no OUT
       csv         every table as a sheet, and the findings; no cell is a formula
       parquet     every table as one file, and the findings
+      sql         a view of each table and of the findings, for DuckDB; OUT stays where it is
 
-    TIME is as for `report`, in UTC; csv and parquet hold whole tables.
+    TIME is as for `report`, in UTC; csv, parquet and sql hold whole tables.
 
     \b
     Example:
@@ -85,6 +85,7 @@ def command(
       kafka-forensics export out --format slack -o message.json
       kafka-forensics export out --format prometheus -o /var/lib/node_exporter/kafka.prom
       kafka-forensics export --format lnav -o kafka_log.json
+      kafka-forensics export out --format sql -o views.sql && duckdb -init views.sql
     """
     from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS, lnav
     from forensics.report.time_window import narrow_run, parse_window
@@ -139,8 +140,8 @@ def _check(
     is_folder = form in ("csv", "parquet")
     if is_folder and (target is None or target.is_file()):
         raise click.UsageError(f"--format {form} writes a folder: name it by -o FOLDER.")
-    if window and (is_folder or form == "lnav"):
-        what = "whole tables" if is_folder else "layouts"
+    if window and (is_folder or form in ("lnav", "sql")):
+        what = "layouts" if form == "lnav" else "whole tables"
         raise click.UsageError(f"--format {form} writes {what}; leave --from and --to.")
     if tables and not is_folder:
         raise click.UsageError("--table is for csv and parquet.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from forensics.cli.app import (
     LIMIT_OPTION,
     MAP_OPTION,
     MASTER_OPTION,
+    OUTPUT,
     PATTERN_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the page, findings.json and tables; made if it is not there.",
+    type=OUTPUT,
+    help="Folder for the page, findings.json and tables, or its address, such as s3://bucket/out.",
 )
 @MASTER_OPTION
 @ENGINE_OPTION
@@ -69,6 +71,12 @@ if TYPE_CHECKING:
     help="Also write Great Expectations' own pages of the checks; a browser fetches their style.",
 )
 @click.option(
+    "--gx-context",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write the measured tables and the checks as a context of Great Expectations.",
+)
+@click.option(
     "--redact",
     "classes",
     metavar="CLASS,...",
@@ -89,7 +97,7 @@ if TYPE_CHECKING:
 @VERBOSE_OPTION
 def command(
     archives: tuple[str, ...],
-    out: Path | None,
+    out: str | Path | None,
     *,
     classes: str | None,
     map_path: Path | None,
@@ -139,22 +147,32 @@ def command(
         raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
     refuse_master_of_local(options["engine"], options["master"])
     limits = parse_limits(limit_words)
-    settings = Settings(archives, out or Path(), command=command_words(), limits=limits, **options)
+    here = out if isinstance(out, Path) else Path()
+    settings = Settings(archives, here, command=command_words(), limits=limits, **options)
     if dry_run:
         _preview(settings, as_json=as_json)
         return
     if out is None:
         raise click.MissingParameter(param_hint="'-o' / '--out'", param_type="option")
-    result = _run(settings, classes, map_path, quiet=quiet, verbose=verbose)
+    if isinstance(out, str) and classes is not None and not map_path:
+        raise click.UsageError("OUT is in a store: name a file of yours by --redaction-map.")
+    from forensics.report.terminal_summary import summary_rows
+    from forensics.run_output.reader import open_run
+    from forensics.run_output.remote_folder import open_output
+
+    rows: list[tuple[str, str]] = []
+    with open_output(out) as folder:
+        # What is to be redacted lies in a private folder, and never in a store.
+        address = out if isinstance(out, str) and classes is None else None
+        settings = replace(settings, out=folder, address=address)
+        result = _run(settings, classes, map_path, quiet=quiet, verbose=verbose)
+        if not as_json and not quiet:
+            # Redacted lines are not those of the archive: they cannot be looked up in it.
+            shown = () if classes is not None else archives
+            rows = list(summary_rows(open_run(folder), result, shown))
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
-    elif not quiet:
-        from forensics.report.terminal_summary import summary_rows
-        from forensics.run_output.reader import open_run
-
-        # Redacted lines are not those of the archive: they cannot be looked up in it.
-        shown = () if classes is not None else archives
-        print_rows(summary_rows(open_run(out), result, shown))
+    print_rows(rows)
     raise SystemExit(result["exit_code"])
 
 
@@ -168,8 +186,9 @@ def _run(
 ) -> dict[str, Any]:
     if map_path and classes is None:
         raise click.UsageError("--redaction-map is for --redact; say what is to be redacted.")
-    if settings.data_docs and classes is not None:
-        raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
+    if (settings.data_docs or settings.gx_context) and classes is not None:
+        name = "--data-docs" if settings.data_docs else "--gx-context"
+        raise click.UsageError(f"{name} is not redacted; leave it, or --redact.")
     from forensics import redacted_run, run_result
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem

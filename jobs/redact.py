@@ -7,17 +7,19 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import (
+    OUTPUT,
     QUIET_OPTION,
+    SAVED_RUN,
     run_file,
     tell,
 )
 
 
 @click.command()
-@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("out", type=SAVED_RUN)
 @click.option(
     "-o", "--out", "target", required=True, metavar="OUT2",
-    type=click.Path(file_okay=False, path_type=Path), help="Folder for the redacted run.",
+    type=OUTPUT, help="Folder or address for the redacted run.",
 )  # fmt: skip
 @click.option(
     "--redact", "classes", default="all", show_default=True, metavar="CLASS,...",
@@ -28,7 +30,9 @@ from forensics.cli.app import (
     help="The private map of names; default: beside OUT2, as OUT2.redaction-map.json.",
 )  # fmt: skip
 @QUIET_OPTION
-def command(out: Path, target: Path, classes: str, map_path: Path | None, *, quiet: bool) -> None:
+def command(
+    out: Path, target: str | Path, classes: str, map_path: Path | None, *, quiet: bool
+) -> None:
     """Write a saved postmortem again with pseudonyms instead of names.
 
     OUT is the output folder of `postmortem`; no log is read, so neither Spark nor Java is needed.
@@ -44,8 +48,13 @@ def command(out: Path, target: Path, classes: str, map_path: Path | None, *, qui
       kafka-forensics redact out -o for-the-vendor --redact clients,principals --map secret.json
     """
     from forensics.redacted_run import parse_classes, redact_saved_run
+    from forensics.run_output.remote_folder import open_output, place_name
 
-    page = redact_saved_run(out, target, parse_classes(classes), map_path)
+    if isinstance(target, str) and not map_path:
+        raise click.UsageError("OUT2 is in a store: name a file of yours by --map.")
+    with open_output(target) as folder:
+        redact_saved_run(out, folder, parse_classes(classes), map_path)
+        page = f"{place_name(folder)}/report.html"
     if not quiet:
         tell(f"page: {page}")
 

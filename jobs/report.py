@@ -9,6 +9,7 @@ import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    OUTPUT_THERE,
     QUIET_OPTION,
     run_file,
     tell,
@@ -16,7 +17,7 @@ from forensics.cli.app import (
 
 
 @click.command()
-@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("out", type=OUTPUT_THERE)
 @click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
 @click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
 @click.option(
@@ -34,7 +35,7 @@ from forensics.cli.app import (
 @JSON_OPTION
 @QUIET_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
-    out: Path,
+    out: str | Path,
     since: str | None,
     till: str | None,
     zone: str,
@@ -65,11 +66,14 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics report out --assets shared --html weeks/2026-47.html
     """
     from forensics.report.page import redraw_report
+    from forensics.run_output.remote_folder import local_folder, put_page
 
     shared = assets == "shared"
-    page = redraw_report(out, since=since, till=till, zone=zone, target=target, shared=shared)
+    folder = local_folder(str(out))
+    drawn = redraw_report(folder, since=since, till=till, zone=zone, target=target, shared=shared)
+    page = put_page(folder, out, drawn) if isinstance(out, str) and not target else str(drawn)
     if as_json:
-        click.echo(json.dumps({"page": str(page)}))
+        click.echo(json.dumps({"page": page}))
     elif not quiet:
         tell(f"page: {page}")
 

@@ -147,7 +147,7 @@ def docs(folder: Path) -> None:
     """Write the pages about the rules into DIR.
 
     DIR/rules/ gets a page for each family of rules, one for the kinds of events, and an index;
-    DIR/events.md is about the table of events, DIR/detectors.md about what finds incidents. Pages
+    DIR/tables.md is about the tables of a run, DIR/detectors.md about what finds incidents. Pages
     of families that are gone are deleted. Files that this command has not written are left alone.
 
     \b

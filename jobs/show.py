@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_output
+from forensics.cli.app import JSON_OPTION, OUTPUT, print_any_character, run_file, style_output
 from forensics.cli.value_completion import complete_with, finding_names
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DIFFERS = 1
 @click.argument("what", metavar="FINDING|FILE:LINE", shell_complete=complete_with(finding_names))
 @click.option(
     "-o", "--out", default="out", show_default=True, metavar="OUT",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OUTPUT,
     help="The output folder of the postmortem.",
 )  # fmt: skip
 @click.option(
@@ -41,7 +41,7 @@ DIFFERS = 1
 )  # fmt: skip
 @JSON_OPTION
 def command(
-    what: str, out: Path, archives: tuple[str, ...], context: int, *, as_json: bool
+    what: str, out: str | Path, archives: tuple[str, ...], context: int, *, as_json: bool
 ) -> None:
     """Show the lines that a finding rests on, as they stand in the archive.
 
@@ -65,13 +65,15 @@ def command(
     from forensics.errors import ForensicsError
     from forensics.run_output.evidence_check import check_evidence, find_finding, parse_location
     from forensics.run_output.reader import open_run
+    from forensics.run_output.remote_folder import local_folder
 
     print_any_character()
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
     # A line can be read without a postmortem; then there is nothing to compare it with.
-    saved = open_run(out) if not place or (out / "findings.json").is_file() else None
+    folder = local_folder(str(out))
+    saved = open_run(folder) if not place or (folder / "findings.json").is_file() else None
     proofs: tuple[Evidence, ...] = (place,) if place else ()
     if saved and not place:
         finding = find_finding(saved, what)

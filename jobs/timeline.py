@@ -15,6 +15,7 @@ import click
 
 from forensics.cli.app import (
     ENGINE_OPTION,
+    OUTPUT,
     QUIET_OPTION,
     RULES_OPTION,
     command_words,
@@ -74,7 +75,7 @@ COLOURS: dict[str, dict[str, Any]] = {
     help="Draw it into one self-contained page, too.",
 )  # fmt: skip
 @click.option(
-    "-o", "--out", type=click.Path(file_okay=False, path_type=Path),
+    "-o", "--out", type=OUTPUT,
     help="Of an archive: keep the page, findings.json and tables of its postmortem here.",
 )  # fmt: skip
 @click.option("--master", help="Of an archive: Spark master; default: local[*].")
@@ -90,7 +91,7 @@ def command(
     since: str | None,
     till: str | None,
     page: Path | None,
-    out: Path | None,
+    out: str | Path | None,
     master: str | None,
     engine: str,
     packs: tuple[Path, ...],
@@ -125,7 +126,7 @@ def command(
     wanted = Selection(partitions, topics, brokers, since, till)
     _check(wanted, page)
     settings = Settings(
-        archives, out or Path(), master, packs=packs, engine=engine, command=command_words()
+        archives, Path(), master, packs=packs, engine=engine, command=command_words()
     )
     with _open_output(settings, out, quiet=quiet) as folder:
         saved = open_run(folder)
@@ -158,12 +159,13 @@ def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: boo
 
 
 @contextmanager
-def _open_output(settings: Settings, out: Path | None, *, quiet: bool) -> Iterator[Path]:
+def _open_output(settings: Settings, out: str | Path | None, *, quiet: bool) -> Iterator[Path]:
     """Yield the output folder of a postmortem: the one that is named, or one made for this."""
     from forensics.errors import ForensicsError
+    from forensics.run_output.remote_folder import is_saved_run, local_folder, open_output
 
     archives = settings.archives
-    outputs = [path for path in map(Path, archives) if _is_output(path)]
+    outputs = [path for path in archives if is_saved_run(path)]
     if outputs:
         if len(archives) > 1:
             raise ForensicsError(
@@ -172,16 +174,14 @@ def _open_output(settings: Settings, out: Path | None, *, quiet: bool) -> Iterat
             )
         if out:
             raise ForensicsError(f"{outputs[0]} is read as it is; leave -o out.")
-        yield outputs[0]
+        yield local_folder(outputs[0])
     elif out:
-        yield _postmortem(settings, quiet=quiet)
+        with open_output(out) as folder:
+            address = out if isinstance(out, str) else None
+            yield _postmortem(replace(settings, out=folder, address=address), quiet=quiet)
     else:
-        with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as folder:
-            yield _postmortem(replace(settings, out=Path(folder)), quiet=quiet)
-
-
-def _is_output(path: Path) -> bool:
-    return (path / "findings.json").is_file() and (path / "tables").is_dir()
+        with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as scratch:
+            yield _postmortem(replace(settings, out=Path(scratch)), quiet=quiet)
 
 
 def _postmortem(settings: Settings, *, quiet: bool) -> Path:

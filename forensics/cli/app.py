@@ -7,13 +7,18 @@ so it starts neither Spark nor Java, and a broken file cannot take the others wi
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.util
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -29,6 +34,7 @@ from forensics.cli.option_sources import (
 )
 from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
+from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
 from forensics.settings import ENGINES
 
@@ -78,6 +84,38 @@ LIMIT_OPTION = click.option(
     multiple=True,
     help="Set a limit of what is read, such as entries=500000; see docs/running/limits.md.",
 )
+
+
+class _Place(click.Path):
+    """A folder to write into, or its address in a store, which stays a text."""
+
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(exists=exists, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of a folder, or the address."""
+        return value if is_remote(str(value)) else super().convert(value, param, ctx)
+
+
+class _SavedRun(click.Path):
+    """The folder of a saved run or of a store; of an address a copy is made."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of the folder, or of the copy."""
+        if not is_remote(str(value)):
+            return super().convert(value, param, ctx)
+        if ctx and ctx.resilient_parsing:
+            # Nobody who presses Tab waits for a store.
+            return Path()
+        from forensics.run_output.remote_folder import fetch  # noqa: PLC0415
+
+        return fetch(str(value))
+
+
+OUTPUT, OUTPUT_THERE, SAVED_RUN = _Place(), _Place(exists=True), _SavedRun()
 COMMAND_OPTION = click.option(
     "--command",
     "commands",
@@ -117,10 +155,27 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)
+        # Everything is written by then, and Python takes a moment to end.
+        atexit.register(_ignore_interrupts)
     survive_closed_pipes()
     print_any_character()
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does: whoever stops a run that way wants nothing left behind either."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    # A shell lets what it starts in the background ignore Ctrl-C, but not this.
+    handle = on_interrupt if callable(on_interrupt) else signal.default_int_handler
+    handle(signal.SIGINT, frame)
+
+
+def _ignore_interrupts() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def command_words() -> tuple[str, ...]:
@@ -318,6 +373,7 @@ def load_command(path: Path) -> click.Command:
     return command
 
 
+@cache
 def _first_line(path: Path) -> str:
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -6,7 +6,6 @@ Less than a megabyte of each file is read; the preview names archives that hold 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from forensics.ingest.read_plan import (
     plan_inputs,
 )
 from forensics.lib.text_format import count, format_bytes, quantity, rough_duration
+from forensics.lib.this_machine import usable_cores
 from forensics.settings import Settings
 
 # How much is read of each file on disk, and of each text in it.
@@ -179,7 +179,7 @@ def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, f
 
 def _cores(master: str | None) -> int:
     given = re.fullmatch(r"local\[(\d+)\]", master or "")
-    return int(given[1]) if given else len(os.sched_getaffinity(0))
+    return int(given[1]) if given else usable_cores()
 
 
 def _row(one: FileAccount, size: int | None) -> dict[str, Any]:

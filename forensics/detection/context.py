@@ -7,6 +7,7 @@ whatever the size; all else is read with `each`, which holds a few thousand rows
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce, wraps
@@ -20,9 +21,10 @@ import pyarrow.compute as pc
 from forensics.detection.kafka_cli import KafkaCli, read_cli
 from forensics.detection.requirements import Visibility
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.broker_states import Absence, Absences
+from forensics.history.nodes.broker_states import FOREVER, Absence, Absences, Span
 from forensics.history.rebuild import History
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.intervals import IntervalIndex
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import CONFIDENCES, Finding, PartitionLoss
@@ -40,6 +42,7 @@ MAX_QUOTED_PARTITIONS = 200
 _CHUNK_ROWS = 10_000
 # A line written as a process falls asleep or wakes up says nothing about the time in between.
 _DOZING = SECOND // 2
+_START_STATES = ("starting", "recovering")
 
 
 class FindingDetails(TypedDict, total=False):
@@ -271,13 +274,41 @@ class DetectionContext:
         """Every absence of every broker."""
         return self.history.lanes.absences
 
-    def absences_around(self, broker: int | None, begin: float, end: float) -> list[Absence]:
-        """Return the absences of a broker that meet a time."""
-        return self._absences.around([broker], round(begin), round(end))
+    def absences_around(
+        self, brokers: int | Collection[int | None] | None, begin: float, end: float
+    ) -> list[Absence]:
+        """Return the absences of a broker, or of several, that meet a time."""
+        asked = brokers if isinstance(brokers, Collection) else [brokers]
+        return self._absences.around(asked, round(begin), round(end))
 
     @cached_property
     def _absences(self) -> Absences:
         return Absences(self.absences)
+
+    def spans_of(self, broker: int, begin: int, end: int | None = None) -> list[Span]:
+        """Return the states of a broker that begin between two moments, in their order."""
+        index = self._spans.get(broker)
+        return index.around(begin, FOREVER if end is None else end) if index else []
+
+    @cached_property
+    def _spans(self) -> Mapping[int, IntervalIndex[Span]]:
+        return {
+            broker: IntervalIndex(spans, lambda span: (span.begin, span.begin))
+            for broker, spans in self.history.lanes.brokers.items()
+        }
+
+    def next_start(self, broker: int, moment: int) -> int | None:
+        """Return when a broker was first started from a moment on."""
+        starts = self._starts.get(broker, ())
+        place = bisect_left(starts, moment)
+        return starts[place] if place < len(starts) else None
+
+    @cached_property
+    def _starts(self) -> Mapping[int, Sequence[int]]:
+        return {
+            broker: sorted(span.begin for span in spans if span.state in _START_STATES)
+            for broker, spans in self.history.lanes.brokers.items()
+        }
 
     @cached_property
     def facts(self) -> dict[Hashable, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext
+from forensics.detection.context import DetectionContext, once_per_run
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.lib.intervals import IntervalIndex, merge
+from forensics.lib.node_ids import whole_client
 from forensics.lib.time_units import SECOND
-from forensics.run_output.findings import Finding, total_loss
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, total_loss
 
 _COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned", "previous_leader")
 # Clients hear of it so much later: at their next request.
@@ -46,7 +48,10 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         "partition_seconds": round(seconds[False] / SECOND, 1),
         "longest_s": round(longest / SECOND, 1),
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
-        "clients_affected": len(_clients_hit(context, spans)),
+        "clients_affected": len(
+            _clients_hit(context, spans)
+            | clients_in_trouble((one.severity, one.clients) for one in findings)
+        ),
         "records_lost_min": least,
         "records_lost_max": most,
     }
@@ -57,14 +62,24 @@ _MAX_SPANS = 10_000
 
 def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) -> int:
     """Return until when clients may hear of an outage: of a leader that froze, when it wakes."""
-    woke = [
-        one.end or context.logs_end
-        for one in context.absences_around(row["previous_leader"], row["started_at"], end)
-        if one.kind != "crash"
-        and one.begin <= end
-        and row["started_at"] <= (one.end or context.logs_end)
-    ]
-    return max([end, *woke]) + _HEARD
+    begins, ends = _wakes(context).get(row["previous_leader"], ((), ()))
+    # Of those that froze before its end, the last to wake; one that woke before it began has no
+    # part in it.
+    last = bisect_right(begins, end) - 1
+    woke = ends[last] if last >= 0 else end
+    return max(end, woke) + _HEARD
+
+
+@once_per_run
+def _wakes(context: DetectionContext) -> dict[int, tuple[list[int], list[int]]]:
+    """Return for each broker when it froze, and until when those absences lasted at most."""
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for one in sorted(context.absences, key=lambda one: one.begin):
+        if one.kind != "crash":
+            begins, ends = found.setdefault(one.broker, ([], []))
+            begins.append(one.begin)
+            ends.append(max(one.end or context.logs_end, ends[-1] if ends else 0))
+    return found
 
 
 def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:
@@ -98,6 +113,16 @@ def _count_partitions(context: DetectionContext) -> int:
         for key in keys:
             count, last = count + (key != last), key
     return count
+
+
+def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given severity and clients of each finding."""
+    return {
+        whole_client(name)
+        for severity, clients in findings
+        if severity in INCIDENT_SEVERITIES
+        for name in clients
+    }
 
 
 def _clients_hit(context: DetectionContext, spans: Iterable[tuple[int, int]]) -> set[str]:

@@ -16,8 +16,14 @@ import pyarrow.compute as pc
 
 from forensics.ingest.read_plan import Split
 
+# What Spark calls a run whose archive is not known.
+PROGRAM = "kafka-forensics"
 Notify = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
+
+
+def tell_nobody(_: str) -> None:
+    """Drop what a run says on its way."""
 
 
 class EventReader(Protocol):
@@ -46,6 +52,9 @@ class Engine(Protocol):
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
+
+    def for_table(self, table: Path) -> Engine:
+        """Return what works on a table soonest: this, or for a small table this process."""
 
     def map_batches(
         self,

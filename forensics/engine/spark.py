@@ -9,53 +9,59 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
+import subprocess
 import sys
-import tempfile
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics.engine import java
-from forensics.engine.base import Batches, EventReader, GroupReducer
+from forensics.engine.base import PROGRAM, Batches, Engine, EventReader, GroupReducer
+from forensics.engine.local import LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.engine.task_files import (
+    WRITTEN,
+    Chain,
+    ReadPieces,
+    TaskFiles,
+    WriteRows,
+    count_rows,
+    read_schema,
+    write_part,
+)
 from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.log_reader import Compiled
 from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_counters import ReadCounter, total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
-from forensics.lib import package_data
-from forensics.lib.arrow_io import ROWS_OF_GROUP, take_system_memory
-from forensics.lib.deterministic_parquet import DeterministicWriter
+from forensics.lib.arrow_io import is_any_of, take_system_memory
 from forensics.lib.storage import display
 from forensics.lib.text_safety import printable
 
-# What a task of a scan says: the name of its file, and how many rows that has.
-WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64())])
-# Java does not look at TMPDIR.
-_JAVAS_OWN_SCRATCH = "/tmp"  # noqa: S108
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
 # A Java that was interrupted, too, may never answer.
 _PATIENCE_SECONDS = 20
+# From the end of its connections to the end of a process.
+_ENDING_SECONDS = 1
 _OUR_PACKAGE = "forensics."
 _MISSING_MODULE_HINT = (
     "; the Python of executors needs this package and what it imports,"
@@ -90,19 +96,19 @@ def _class_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class ScanTasks:
-    """Runs the tasks whose numbers it is given; each attempt leaves a file of its own in `target`.
+    """Runs the tasks whose numbers it is given; each attempt writes a file of its own.
 
     A row for each event would go through the JVM, which takes longer than the scan: only the names
-    of files do, and what an attempt that failed or came second leaves is never read.
+    of files do.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
-    only give context, too; `meter` is the folder where tasks note how far they are; `compiled` are
-    the patterns of rules for Hyperscan.
+    only give context, too; `folder` is where files go, and `meter` where tasks note how far they
+    are; `compiled` are the patterns of rules for Hyperscan.
     """
 
     bundles: Sequence[Sequence[Split]]
     overlays: str
-    target: str
+    folder: str
     meter: str
     context: bool
     is_local: bool = False
@@ -111,26 +117,27 @@ class ScanTasks:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the events and accounts of each task; yield the name of each file, and its rows."""
         take_system_memory()
-        # Where nothing is shared the driver misses what is written, and says so.
-        Path(self.target).mkdir(parents=True, exist_ok=True)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                name = f"part-{number:05}-{uuid.uuid4().hex}.parquet"
-                with DeterministicWriter(Path(self.target, name), STAGED_SCHEMA) as written:
-                    for rows in self._run(number):
-                        written.add(pa.Table.from_batches([rows]))
-                yield pa.RecordBatch.from_pylist([{"name": name, "rows": written.rows}], WRITTEN)
+                yield from write_part(self.folder, STAGED_SCHEMA, self._run(number))
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
         meter = ReadCounter(self.meter, number)
         scanner = load_scanner(self.overlays, context=self.context)
         scanner.reader.search_at_once(self.compiled)
-        for split in self.bundles[number]:
-            try:
-                yield from scanner.scan(split, meter)
-            except FileNotFoundError as error:
-                raise ArchiveError(_missing_file(split.path, is_local=self.is_local)) from error
-            meter.finish(split.bytes)
+        reading = ""
+
+        def each() -> Iterator[Split]:
+            nonlocal reading
+            for split in self.bundles[number]:
+                reading = split.path
+                yield split
+                meter.finish(split.bytes)
+
+        try:
+            yield from scanner.scan_all(each(), meter)
+        except FileNotFoundError as error:
+            raise ArchiveError(_missing_file(reading, is_local=self.is_local)) from error
 
 
 def _missing_file(path: str, *, is_local: bool) -> str:
@@ -152,16 +159,54 @@ def translate_spark_errors() -> Iterator[None]:
     """Turn what Spark throws into the one sentence of it that says what went wrong."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        message = f"Spark could not finish: {root_cause(str(error))}"
+    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        ended = _why_java_ended()
+        if not ended and not isinstance(error, (PySparkException, Py4JError)):
+            raise
+        # Where Java is gone, Python only sees that nobody answers.
+        message = f"Spark could not finish: {ended or root_cause(str(error))}"
         raise ForensicsError(message) from error
 
 
+def _why_java_ended() -> str:
+    """Return what Java said as it ended; nothing, if it is there."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - nothing else tells it
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is None:
+        # One that others have started, as spark-submit does.
+        return ""
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_SECONDS)
+    code = None if process is None else process.poll()
+    return java.last_words(code) if process is None or code is not None else ""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What functions make of rows that Spark has brought into order; nothing is done yet."""
+
+    parts: Sequence[tuple[DataFrame, Callable[[Batches], Batches]]]
+    schema: pa.Schema
+
+    def frame(self, wrap: Callable[[Callable[[Batches], Batches]], Any], schema: Any) -> DataFrame:
+        """Return one frame of all parts, each function wrapped."""
+        mapped = (frame.mapInArrow(wrap(function), schema) for frame, function in self.parts)
+        return reduce(lambda one, other: one.union(other), mapped)
+
+
 @contextmanager
-def open_spark(master: str | None, listener: ProgressListener = SILENT) -> Iterator[SparkEngine]:
+def open_spark(
+    exchange: str,
+    master: str | None,
+    listener: ProgressListener = SILENT,
+    title: str = PROGRAM,
+    *,
+    is_small: bool = False,
+) -> Iterator[SparkEngine]:
     """Run Spark until the block ends; its errors become one sentence."""
     with translate_spark_errors():
-        engine = SparkEngine(master, listener)
+        engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
         try:
             yield engine
         finally:
@@ -169,38 +214,30 @@ def open_spark(master: str | None, listener: ProgressListener = SILENT) -> Itera
 
 
 class SparkEngine:
-    """A Spark session and the few things this package asks of it."""
+    """A Spark session and the few things this package asks of it.
 
-    def __init__(self, master: str | None = None, listener: ProgressListener = SILENT) -> None:
-        """Open a session: on `master`, or as spark-submit says, or on this machine."""
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        settings = dict(_SPARK_SETTINGS)
-        if not submitted:
-            # Before the JVM starts: which Java, and nothing but this machine's own addresses.
-            if not master or master.startswith("local"):
-                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            log4j = package_data.asset_url("log4j2.properties")
-            options = f"-Dlog4j2.configurationFile={log4j}"
-            scratch = _scratch_folder()
-            if not os.access(_JAVAS_OWN_SCRATCH, os.W_OK | os.X_OK):
-                options += f' "-Djava.io.tmpdir={scratch}"'
-                settings["spark.local.dir"] = os.environ.get("SPARK_LOCAL_DIRS") or scratch
-            settings["spark.driver.extraJavaOptions"] = options
-            os.environ.update(java.find_java(os.environ).environment)
-        # Workers would otherwise start PATH's python3, which has none of our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        # Workers are started with -m, which would let them import from the current folder first:
-        # modules that may have come with logs.
-        os.environ["PYTHONSAFEPATH"] = "1"
-        builder = SparkSession.builder.appName("kafka-forensics")
-        if master or not submitted:
-            builder = builder.master(master or "local[*]")
-        for key, value in settings.items():
-            builder = builder.config(key, value)
+    Tables are read and written by tasks in Python, on whatever disk or store they are; Spark itself
+    opens no file, and needs neither jars nor credentials. It shares the work, and sorts.
+    """
+
+    def __init__(
+        self,
+        exchange: str,
+        master: str | None = None,
+        listener: ProgressListener = SILENT,
+        title: str = PROGRAM,
+        *,
+        is_small: bool = False,
+    ) -> None:
+        """Open a session: on `master`, or as spark-submit says, or on this machine.
+
+        Executors write into the folder `exchange`, a path or an address. What is small is over
+        before Java has made the fastest code of itself.
+        """
+        _refuse_connect(master)
+        self._files, self._listener = TaskFiles(exchange), listener
         with _interruptible():
-            self.session = builder.getOrCreate()
-            self.session.sparkContext.setLogLevel("ERROR")
+            self.session = _open_session(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
         self._interrupted = False
@@ -222,18 +259,21 @@ class SparkEngine:
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
         bundles = bundle_splits(splits, self.parallelism)
-        # One number for each partition, and one task for each number.
-        numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
-        # Read once and thrown away: quickly written matters more than small.
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
             is_local = str(self.session.sparkContext.master).startswith("local")
             compiled = compile_patterns(splits, overlays, context=context)
-            attempts = _make_empty(target.with_name(f"{target.name}-attempts")).absolute()
             work = ScanTasks(
-                bundles, overlays, str(attempts), str(meter), context, is_local, compiled
+                bundles, overlays, self._files.exchange, str(meter), context, is_local, compiled
             )
-            found = numbers.mapInArrow(work, from_arrow_schema(WRITTEN)).collect()
-        keep_written(attempts, {row["name"]: row["rows"] for row in found}, target)
+            self._keep(target, STAGED_SCHEMA, self._number(len(bundles)), work)
+
+    def for_table(self, table: Path) -> Engine:
+        """Return this process for a table that is read before Spark has planned a job.
+
+        Not on a cluster, whose driver may have little of everything.
+        """
+        is_here = str(self.session.sparkContext.master).startswith("local")
+        return LocalEngine() if is_here and count_rows(table) <= _FEW_ROWS else self
 
     def map_batches(
         self,
@@ -244,11 +284,10 @@ class SparkEngine:
         order: Sequence[str] = (),
     ) -> None:
         """Pass a table through a function of batches; each file is sorted by `order`."""
-        table = self.session.read.parquet(_file_uri(source))
-        result = table.mapInArrow(transform, from_arrow_schema(schema))
-        if order:
-            result = result.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in order))
-        result.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
+        tasks = self._files.plan_tasks(source, self.parallelism)
+        read = ReadPieces(tasks, read_schema(source).names)
+        write = WriteRows(self._files.exchange, schema, transform, order)
+        self._keep(target, schema, self._number(len(tasks)), Chain((read, write)))
 
     def map_partitions(
         self,
@@ -257,58 +296,87 @@ class SparkEngine:
         columns: Sequence[str],
         transform: Callable[[Batches], Batches],
         schema: pa.Schema,
-    ) -> DataFrame:
+    ) -> Rows:
         """Hand the events of some kinds to a function, each partition's together.
 
         They come in batches, sorted by partition: a group of its own for each would cost more
         than most partitions' few events are worth, and hold a large one whole.
         """
-        events = self.session.read.parquet(_file_uri(source))
-        chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
-        together = chosen.select(*columns).repartition("topic", "partition")
-        ordered = together.sortWithinPartitions("topic", "partition")
-        return ordered.mapInArrow(transform, from_arrow_schema(schema))
+        where = is_any_of("kind", kinds) & pc.field("partition").is_valid()
+        together = self._read(source, columns, where).repartition("topic", "partition")
+        return Rows([(together.sortWithinPartitions("topic", "partition"), transform)], schema)
 
-    def run_readers(
-        self, source: Path, readers: Iterable[EventReader], schema: pa.Schema
-    ) -> DataFrame:
+    def run_readers(self, source: Path, readers: Iterable[EventReader], schema: pa.Schema) -> Rows:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
-        events = self.session.read.parquet(_file_uri(source))
-        parts = []
+        parts: list[tuple[DataFrame, Callable[[Batches], Batches]]] = []
         for reader in readers:
-            chosen = events.where(F.col("kind").isin(*reader.kinds)) if reader.kinds else events
+            where = is_any_of("kind", reader.kinds) if reader.kinds else pc.scalar(True)
             for key in reader.keys:
-                chosen = chosen.where(F.col(key).isNotNull())
-            grouped = chosen.select(*reader.columns).repartition(*reader.keys)
-            ordered = grouped.sortWithinPartitions(*reader.keys)
-            parts.append(ordered.mapInArrow(reader, from_arrow_schema(schema)))
-        return reduce(lambda one, other: one.union(other), parts)
+                where &= pc.field(key).is_valid()
+            grouped = self._read(source, reader.columns, where).repartition(*reader.keys)
+            parts.append((grouped.sortWithinPartitions(*reader.keys), reader))
+        return Rows(parts, schema)
 
-    def write_temporary(self, table: DataFrame, target: Path) -> None:
+    def write_temporary(self, table: Rows, target: Path) -> None:
         """Write a table that is read once and thrown away."""
-        table.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
+        exchange, schema = self._files.exchange, table.schema
+        named = from_arrow_schema(WRITTEN)
+        self._commit(
+            target, schema, table.frame(lambda work: WriteRows(exchange, schema, work), named)
+        )
 
     def write_sorted(
         self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
     ) -> None:
         """Write the rows of one folded table so that the files, by name, hold them in order."""
-        folded = self.session.read.parquet(_file_uri(source))
-        chosen = folded.where(F.col("table") == table).select(*columns)
+        chosen = self._read(source, columns, pc.field("table") == table)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
-        ranged.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
+        schema = _select(read_schema(source), columns)
+        self._keep(target, schema, ranged, WriteRows(self._files.exchange, schema, iter))
 
     def reduce_groups(
         self,
-        table: DataFrame,
+        table: Rows,
         keys: list[str],
         reduce: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
-        ordered = table.repartition(*keys).sortWithinPartitions(*keys)
-        rows = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
-        return pa.Table.from_pylist([row.asDict(recursive=True) for row in rows], schema)
+        rows = table.frame(lambda work: work, from_arrow_schema(table.schema))
+        ordered = rows.repartition(*keys).sortWithinPartitions(*keys)
+        reduced = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema))
+        self._describe("groups of rows")
+        found = reduced.collect()
+        return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
+
+    def _number(self, tasks: int) -> DataFrame:
+        """Return one number for each task, each in a partition of its own."""
+        return self.session.range(0, tasks, 1, max(1, tasks))
+
+    def _read(self, source: Path, columns: Sequence[str], where: pc.Expression) -> DataFrame:
+        """Read some columns of chosen rows of a table."""
+        tasks = self._files.plan_tasks(source, self.parallelism)
+        schema = from_arrow_schema(_select(read_schema(source), columns))
+        work = ReadPieces(tasks, tuple(columns), where)
+        return self._number(len(tasks)).mapInArrow(work, schema)
+
+    def _keep(
+        self, target: Path, schema: pa.Schema, rows: DataFrame, write: Callable[[Batches], Batches]
+    ) -> None:
+        self._commit(target, schema, rows.mapInArrow(write, from_arrow_schema(WRITTEN)))
+
+    def _commit(self, target: Path, schema: pa.Schema, written: DataFrame) -> None:
+        """Run the tasks that write a table; the files that they name are that table."""
+        self._describe(target.name)
+        # One row for each task, in their order.
+        named = [(row["name"], row["rows"]) for row in written.collect()]
+        self._files.keep(target, schema, named)
+
+    def _describe(self, what: str) -> None:
+        """Say in Spark's UI and in its event log which stage of a run the next jobs belong to."""
+        stage = self._listener.stage or PROGRAM
+        self.session.sparkContext.setJobGroup(stage, f"{stage}: {what}", interruptOnCancel=False)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
@@ -320,6 +388,61 @@ class SparkEngine:
                 self.session.stop()
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _refuse_connect(master: str | None) -> None:
+    """Say why an address of Spark Connect is no master."""
+    if (master or os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
+        raise ForensicsError(
+            "Spark Connect (sc://) cannot run this: its sessions have no SparkContext, by which"
+            " tasks are counted, described and stopped. Use spark-submit, or --master."
+        )
+
+
+def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
+    """Start Spark with our settings, over which go all that the user has made."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    is_local = not submitted and (not master or master.startswith("local"))
+    settings = _SPARK_SETTINGS | (_LOCAL_SETTINGS if is_local else {})
+    # Workers would otherwise start PATH's python3, which has none of our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # Workers are started with -m, which would let them import from the current folder first:
+    # modules that may have come with logs.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    if not submitted:
+        settings |= java.prepare(is_local=is_local, is_small=is_small)
+    # Starts Java, which reads spark-defaults.conf and what spark-submit was given.
+    SparkContext._ensure_initialized()  # noqa: SLF001 - nothing else tells what the user has set
+    given = SparkConf()
+    builder = SparkSession.builder
+    if given.get("spark.app.name", "") in _NO_NAMES | {Path(sys.argv[0]).name}:
+        builder = builder.appName(title)
+    if master or not submitted:
+        builder = builder.master(master or given.get("spark.master") or "local[*]")
+    if not submitted:
+        # Java is started as for a shell, which would draw bars over ours.
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    for key, value in settings.items():
+        if not given.contains(key):
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if not given.contains("spark.log.level"):
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+# What Spark calls a program that has no name.
+_NO_NAMES = frozenset({"", "pyspark-shell"})
+
+
+def end_java() -> None:
+    """End the Java that Spark ran in, which would stay until this process ends."""
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None  # noqa: SLF001
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
 
 
 def _ask_aside(*questions: Callable[[], object]) -> None:
@@ -336,19 +459,6 @@ def _ask_aside(*questions: Callable[[], object]) -> None:
     thread = threading.Thread(target=ask, name="interrupt", daemon=True)
     thread.start()
     thread.join(_PATIENCE_SECONDS)
-
-
-def _scratch_folder() -> str:
-    """Return the folder for temporary files; without one neither Python nor Java can start."""
-    try:
-        with tempfile.TemporaryDirectory() as made:
-            return str(Path(made).parent)
-    except OSError as error:
-        folder = os.environ.get("TMPDIR") or _JAVAS_OWN_SCRATCH
-        raise ForensicsError(
-            f"No temporary files can be written in {printable(folder)}: {error.strerror}. Set"
-            " TMPDIR to a folder that can be written."
-        ) from error
 
 
 @contextmanager
@@ -445,60 +555,27 @@ class _StageProgressPoller:
         self._listener.tasks_done(*counts)
         of = self._bytes
         if of and (done := total_bytes_read(self._meter)):
-            self._listener.bytes_read(done, of)
+            # A task reads a little beyond the end of its piece.
+            self._listener.bytes_read(min(done, of), of)
 
 
-def keep_written(attempts: Path, written: Mapping[str, int], target: Path) -> None:
-    """Keep the files, with so many rows each, that attempts of tasks named; drop all others.
-
-    Fails if the executors wrote to a folder that this machine does not share with them.
-    """
-    paths = {name: attempts / name for name in written if (attempts / name).is_file()}
-    rows = sum(written.values())
-    here = sum(pq.read_metadata(path).num_rows for path in paths.values())
-    if here != rows:
-        raise ForensicsError(
-            f"The executors wrote {rows:,} rows into {target}, and {here:,} of them are here. The"
-            " output folder must lie where the driver and all executors see the same files."
-        )
-    _make_empty(target)
-    for name, path in paths.items():
-        path.rename(target / name)
-    if not paths:
-        pq.write_table(STAGED_SCHEMA.empty_table(), target / "part-0.parquet")
-    shutil.rmtree(attempts)
+def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in columns])
 
 
-def _make_empty(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _file_uri(path: Path) -> str:
-    """Return the URI of a local file: on a cluster a bare path would lie in its HDFS."""
-    return f"file://{path.absolute()}"
-
-
+# Ten jobs of Spark, each of which starts anew to learn how it is done, take as long as the history
+# of so many events takes here.
+_FEW_ROWS = 100_000
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
-# A reader of these files holds one row group at a time, and needs memory for all of it.
-# The size is that of compressed rows, of which a million may be as short.
-_SMALL_ROW_GROUPS = {
-    "parquet.block.size": str(16 << 20),
-    "parquet.block.row.count.limit": str(ROWS_OF_GROUP),
-}
 _SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     # Off: after each row Spark would weigh the whole batch, and so take most of the time.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Tasks of so many bytes: all would hang on the largest where there are as few as cores.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    # Microseconds that pyarrow and Spark both read; the default is an old twelve-byte form.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+# On this machine nobody asks for the pages of Spark, which take a port and half a second.
+_LOCAL_SETTINGS = {"spark.ui.enabled": "false"}

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from forensics.events.event_columns import Rows
 from forensics.events.matcher import Matcher
 from forensics.events.rules import LIBRARY_LOGGERS, Rule
 from forensics.ingest.record_splitter import Records, RecordSplitter
@@ -101,10 +102,10 @@ class LogReader:
         text = "\n".join(lines).encode("utf-8", "replace")
         return RecordSplitter(self.signatures).feed(text, final=True)
 
-    def extract(self, records: Records) -> pa.RecordBatch:
+    def extract(self, records: Records, part: int = 0) -> pa.RecordBatch:
         """Extract the records whose logger some rule listens to, or only those it may take."""
         rows, probes = self._filter.select(records, self.groups)
-        return extract_records(records, rows, self.groups, probes)
+        return extract_records(records, rows, self.groups, probes, part)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""
@@ -116,7 +117,11 @@ class LogReader:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of entries."""
-        return self.matcher.match(entries)
+        return self.match_parts(entries)[0]
+
+    def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
+        """Return the events of entries, by part and offset, and the part of each."""
+        return self.matcher.match_parts(entries)
 
     def prefiltered(self, records: Records) -> pa.RecordBatch:
         """Return the records that pass the prefilter."""

@@ -1,28 +1,28 @@
-"""Matches entries to rules, by logger first, and builds the events column by column.
-
-Hundreds of wordings take a few lines each, and every call of Arrow has its price: what they
-captured is kept as bytes, joined, and converted once for each column. Nonsense becomes null.
-"""
+"""Matches entries to rules, by logger first; `event_columns.py` builds the events."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.error_codes import canonical_errors
+from forensics.events.event_columns import (
+    MatchedEvents,
+    Rows,
+    build_events,
+    rows_where,
+    shorten,
+)
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
 from forensics.ingest.client_lines import UNNAMED
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
-from forensics.schemas import EVENTS, FACTS
-
-Rows = npt.NDArray[np.int64]
+from forensics.schemas import FACTS
 
 # A message without a logger is only taken by a text as long as this.
 _UNMISTAKABLE = 12
@@ -31,25 +31,6 @@ _SPEAKS_OF_KAFKA = (
     r"(?i)kafka|\b909[0-9]\b|metadata|coordinator|partition|heartbeat|offset|"
     r"(?:consumer|producer|broker)/"
 )
-# A UUID in URL-safe base64; a topic of old has none, or one that is all zero.
-_TOPIC_ID, _NO_TOPIC_IDS = r"(?P<id>[\w-]{22})", pa.array(["", "A" * 22])
-# What a column of numbers can hold.
-_RANGES = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
-# Offsets and counts are reckoned with and drawn; beyond 2^53 no reader of JSON holds them exactly.
-_EXACT = (-(2**53), 2**53)
-# A moment lies before 2200, a duration below a century.
-_RANGES_OF = {
-    **dict.fromkeys(("log_end", "high_watermark", "cut_to", "position", "count"), _EXACT),
-    "epoch_ms": (-1, 7_258_118_400_000),
-    "duration_ms": (-3_155_760_000_000, 3_155_760_000_000),
-}
-# What Java writes for "no limit".
-_NO_LIMIT = frozenset({-(2**63), 2**63 - 1})
-# No number of 64 bits has more digits.
-_MOST_DIGITS = 20
-# The kind of events in which a number is beyond all that its column can hold.
-IMPOSSIBLE = "impossible_number"
-
 
 # What Go's loggers leave around a message: level, the name of the library, quotes; and pairs or an
 # object behind it.
@@ -58,253 +39,6 @@ _AROUND = (
     (r"\s+\{\"[^\n]*\}\s*$", ""),
     (r"^\"((?:[^\"\\\n]|\\[^\n])*)\"(?:\s+[\w.]+=[^\n]*)?$", r"\1"),
 )
-
-
-def parse_column(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert captured bytes into one column of a table.
-
-    >>> parse_column(pa.array([b"Some(2)", b"None"], pa.binary()), pa.int32()).to_pylist()
-    [2, None]
-    >>> parse_column(pa.array([b"[1, 2]", b""], pa.binary()), pa.list_(pa.int32())).to_pylist()
-    [[1, 2], []]
-    """
-    return _parse_captured(captured, wanted)[0]
-
-
-def _parse_captured(
-    captured: pa.Array, wanted: pa.DataType, name: str = ""
-) -> tuple[pa.Array, Rows | None]:
-    """Convert one column; also return which rows name a number that it cannot hold.
-
-    Such a number is null, and so is a list with one: without it the list would be another.
-    """
-    if pa.types.is_list(wanted):
-        return _parse_lists(captured, wanted)
-    if pa.types.is_integer(wanted):
-        return _parse_integers(captured, wanted, _RANGES_OF.get(name, _RANGES[wanted]))
-    return decode_text(captured), None
-
-
-def decode_text(raw: pa.Array) -> pa.Array:
-    """Read bytes as UTF-8; what is not UTF-8 is replaced, never lost."""
-    try:
-        return raw.cast(pa.string())
-    except pa.ArrowInvalid:
-        values = raw.to_pylist()
-        decoded = [None if text is None else text.decode("utf-8", "replace") for text in values]
-        return pa.array(decoded, pa.string())
-
-
-def _parse_integers(
-    captured: pa.Array, wanted: pa.DataType, known: tuple[int, int]
-) -> tuple[pa.Array, Rows | None]:
-    # Where there is no digit, the field is empty, and so is no number.
-    digits = pc.extract_regex(captured, r"(?P<n>-?[0-9]+)").field("n")
-    short = pc.fill_null(pc.match_substring_regex(digits, r"^-?[0-9]{1,18}$"), False)
-    shorter = pc.if_else(short, digits, pa.scalar(None, pa.binary()))
-    numbers = pc.cast(decode_text(shorter), pa.int64())
-    fits = pc.and_(pc.greater_equal(numbers, known[0]), pc.less_equal(numbers, known[1]))
-    numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
-    there = pc.not_equal(digits, b"")
-    strange = _rows_where(pc.and_(there, pc.invert(pc.fill_null(fits, False))))
-    if not len(strange):
-        return pc.cast(numbers, wanted), None
-    read = [_read_number(text) for text in digits.take(pa.array(strange)).to_pylist()]
-    values = np.array([value is not None and known[0] <= value <= known[1] for value in read])
-    held = [value if ok else None for value, ok in zip(read, values.tolist(), strict=True)]
-    mask = np.zeros(len(digits), np.bool_)
-    mask[strange] = True
-    numbers = pc.replace_with_mask(numbers, pa.array(mask), pa.array(held, pa.int64()))
-    limits = np.array([value in _NO_LIMIT and wanted == pa.int64() for value in read])
-    return pc.cast(numbers, wanted), strange[~values & ~limits]
-
-
-def _read_number(digits: bytes) -> int | None:
-    return int(digits) if len(digits) <= _MOST_DIGITS else None
-
-
-def _rows_where(mask: pa.Array) -> Rows:
-    return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
-
-
-def _parse_lists(captured: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Rows | None]:
-    bare = pc.replace_substring_regex(captured, r"[^-0-9,]", "")
-    parts = pc.split_pattern(bare, ",")
-    values = parts.flatten()
-    filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$")
-    strange = _rows_where(pc.and_(pc.invert(filled), pc.not_equal(values, b"")))
-    beyond = None
-    if len(strange):
-        parents = parts.value_parent_indices().to_numpy()
-        low, high = _RANGES[pa.int32()]
-        read = [_read_item(text) for text in values.take(pa.array(strange)).to_pylist()]
-        fits = np.array([value is not None and low <= value <= high for value in read])
-        beyond = np.unique(parents[strange[~fits]]).astype(np.int64)
-        mask = np.array(filled.to_numpy(zero_copy_only=False))
-        mask[strange[fits]] = True
-        filled = pa.array(mask)
-    parents = parts.value_parent_indices().filter(filled) if len(values) else None
-    numbers = pc.cast(decode_text(values.filter(filled)), wanted.value_type)
-    lists = _build_lists(parents, numbers, captured, wanted)
-    if beyond is None or not len(beyond):
-        return lists, None
-    holds = np.ones(len(lists), np.bool_)
-    holds[beyond] = False
-    return pc.if_else(pa.array(holds), lists, pa.scalar(None, wanted)), beyond
-
-
-def _read_item(text: bytes) -> int | None:
-    return _read_number(text) if text.removeprefix(b"-").isdigit() else None
-
-
-def _build_lists(
-    parents: pa.Array | None, numbers: pa.Array, captured: pa.Array, wanted: pa.DataType
-) -> pa.Array:
-    """Put numbers back into the lists they came from; an empty text is an empty list."""
-    counts = np.zeros(len(captured), np.int32)
-    if parents is not None:
-        np.add.at(counts, parents.to_numpy(), 1)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), numbers).cast(wanted)
-    return pc.if_else(captured.is_valid(), lists, pa.scalar(None, wanted))
-
-
-_COPIED_COLUMNS = ("line", "offset", "level", "logger", "text")
-# One line may name thousands of partitions. Only its first event gets the whole text.
-_MAX_ITEM_TEXT = 240
-
-
-@dataclass(frozen=True)
-class MatchedEvents:
-    """The events of one wording: the entries they come from, and their facts as captured.
-
-    `below`: how many lines below the first of its entry each event stands, and that line; None
-    where all stand in the first.
-    """
-
-    rows: Rows
-    kind: str
-    rule: str
-    telling: str | None
-    facts: Mapping[str, Any]
-    below: tuple[Rows, pa.Array] | None = None
-
-    @property
-    def repeats(self) -> npt.NDArray[np.bool_]:
-        """A mask of the events from the same entry as the one before: later items of a list."""
-        repeats: npt.NDArray[np.bool_] = np.diff(self.rows, prepend=-1) == 0
-        return repeats
-
-
-def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.RecordBatch:
-    """Return the events of all parts, in the order of the entries."""
-    if not parts:
-        return pa.RecordBatch.from_pylist([], schema=EVENTS)
-    rows = np.concatenate([part.rows for part in parts])
-    taken = entries.take(pa.array(rows))
-    columns: dict[str, pa.Array] = {name: taken[name] for name in _COPIED_COLUMNS}
-    columns["text"] = _shorten_repeats(
-        columns["text"], np.concatenate([part.repeats for part in parts])
-    )
-    _cite_own_lines(columns, parts)
-    columns = {
-        name: decode_text(column) if pa.types.is_binary(column.type) else column
-        for name, column in columns.items()
-    }
-    columns["ts"] = taken["ts"].cast(EVENTS.field("ts").type)
-    facts, impossible = _fact_columns(parts, len(rows))
-    columns |= facts
-    columns["client"] = pc.coalesce(columns["client"], decode_text(taken["client"]))
-    ids = pc.extract_regex(columns["topic_id"], _TOPIC_ID).field("id")
-    columns["topic_id"] = pc.if_else(pc.is_in(ids, _NO_TOPIC_IDS), None, ids)
-    columns["error"], columns["retriable"] = canonical_errors(columns["error"])
-    columns |= {name: _label_column(parts, name) for name in ("kind", "rule")}
-    if impossible.any():
-        # Half a fact would be taken for a whole one.
-        kind = pa.scalar(IMPOSSIBLE, pa.string())
-        columns["kind"] = pc.if_else(pa.array(impossible), kind, columns["kind"])
-    columns["telling"] = _telling_column(_label_column(parts, "telling"), columns["previous_epoch"])
-    # The scan sets the file, and a later stage the node.
-    columns |= {name: pa.nulls(len(rows), pa.string()) for name in ("file", "node")}
-    events = pa.RecordBatch.from_arrays([columns[field.name] for field in EVENTS], schema=EVENTS)
-    return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
-
-
-def _fact_columns(
-    parts: Sequence[MatchedEvents], total: int
-) -> tuple[dict[str, pa.Array], npt.NDArray[np.bool_]]:
-    """Join what the parts hold of each fact, nulls where they hold nothing, and convert it.
-
-    Also returns a mask of the events that name a number beyond its column.
-    """
-    pieces: dict[str, list[pa.Array]] = {name: [] for name in FACTS.names}
-    filled = dict.fromkeys(FACTS.names, 0)
-    begin = 0
-    for part in parts:
-        count = len(part.rows)
-        for name, value in part.facts.items():
-            if name in pieces:
-                if begin > filled[name]:
-                    pieces[name].append(pa.nulls(begin - filled[name], pa.binary()))
-                pieces[name].append(_as_captured(value, count))
-                filled[name] = begin + count
-        begin += count
-    columns, impossible = {}, np.zeros(total, np.bool_)
-    for field in FACTS:
-        arrays = pieces[field.name]
-        if not arrays:
-            columns[field.name] = pa.nulls(total, field.type)
-            continue
-        if filled[field.name] < total:
-            arrays.append(pa.nulls(total - filled[field.name], pa.binary()))
-        captured = pa.concat_arrays(arrays)
-        columns[field.name], beyond = _parse_captured(captured, field.type, field.name)
-        if beyond is not None:
-            impossible[beyond] = True
-    return columns, impossible
-
-
-def _as_captured(value: Any, count: int) -> pa.Array:
-    """Return a constant as if it had been captured."""
-    if isinstance(value, pa.Array):
-        return value
-    written = None if value is None else str(value).encode()
-    return pa.repeat(pa.scalar(written, pa.binary()), count)
-
-
-def _label_column(parts: Sequence[MatchedEvents], name: str) -> pa.Array:
-    labels = pa.array([getattr(part, name) for part in parts], pa.string())
-    counts = [len(part.rows) for part in parts]
-    return labels.take(pa.array(np.repeat(np.arange(len(parts)), counts)))
-
-
-def _telling_column(labels: pa.Array, epochs: pa.Array) -> pa.Array:
-    """Mark the lines that may repeat an older fact under their own time.
-
-    A `fresh` start is news unless its previous epoch is -1, as after a restart.
-    """
-    started = pc.and_(pc.equal(labels, "fresh"), pc.fill_null(pc.not_equal(epochs, -1), True))
-    return pc.if_else(pc.fill_null(started, False), pa.scalar(None, pa.string()), labels)
-
-
-def _shorten_repeats(texts: pa.Array, repeats: npt.NDArray[np.bool_]) -> pa.Array:
-    """Shorten the text of an entry's later events."""
-    if not repeats.any():
-        return texts
-    return pc.if_else(pa.array(repeats), pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), texts)
-
-
-def _cite_own_lines(columns: dict[str, pa.Array], parts: Sequence[MatchedEvents]) -> None:
-    """Give events that stand below the first line of their entry their own line."""
-    if all(part.below is None for part in parts):
-        return
-    none = pa.scalar(None, pa.binary())
-    blank = [
-        (np.zeros(len(part.rows), np.int64), pa.repeat(none, len(part.rows))) for part in parts
-    ]
-    below, texts = zip(*(part.below or blank[at] for at, part in enumerate(parts)), strict=True)
-    columns["line"] = pc.add(columns["line"], pa.array(np.concatenate(below)))
-    columns["text"] = pc.coalesce(pa.concat_arrays(texts), columns["text"])
 
 
 class Matcher:
@@ -364,6 +98,10 @@ class Matcher:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of some entries, in the order of the entries."""
+        return self.match_parts(entries)[0]
+
+    def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
+        """Return the events of some entries, and the part of the logs that each is from."""
         likely = _find_likely(entries, self._numbers)
         parts = [
             part
@@ -403,9 +141,9 @@ class Matcher:
         """Return the entries of loggers that no rule knows, if they speak of Kafka."""
         known = [logger.encode() for logger in {*self.loggers} - LIBRARY_LOGGERS - {UNNAMED}]
         others = pc.invert(pc.is_in(entries["logger"], pa.array(known, pa.binary())))
-        rows = np.setdiff1d(_rows_where(others), _rows_of(parts))
+        rows = np.setdiff1d(rows_where(others), _rows_of(parts))
         messages = entries["message"].take(pa.array(rows))
-        found: Rows = rows[_rows_where(pc.match_substring_regex(messages, _SPEAKS_OF_KAFKA))]
+        found: Rows = rows[rows_where(pc.match_substring_regex(messages, _SPEAKS_OF_KAFKA))]
         return found
 
     def _match_unnamed(
@@ -527,7 +265,7 @@ def _find_likely(entries: pa.RecordBatch, probes: Mapping[str, int]) -> Likely |
     begins = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
     # A pattern may span the lines of a message, of which a probe has only one.
     long = pc.fill_null(pc.match_substring(entries["message"], "\n"), False)
-    more = _rows_where(pc.or_(long, lists.is_null()))
+    more = rows_where(pc.or_(long, lists.is_null()))
     names = list(probes)
     likely = {
         names[numbers[order[begin]]]: rows[order[begin:end]]
@@ -571,8 +309,9 @@ def _build_matched(
     captured = {field.name: fields.field(field.name) for field in fields.type}
     below = None
     if wording.each:
-        some = entries.take(pa.array(rows))
-        lines, captured, places = _explode_items(some, captured, wording.each)
+        some = entries.select(["more", "height"]).take(pa.array(rows))
+        wanted = _list_wanted(wording)
+        lines, captured, places = _explode_items(some, captured, wording.each, wanted)
         below = _find_own_lines(some, lines, places) if wording.each.lists_settings else None
         rows = rows[lines]
     name = f"{rule.id}@{wording.versions[0]}"
@@ -587,27 +326,37 @@ def _build_matched(
 
 
 def _explode_items(
-    entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: ListItems
+    entries: pa.RecordBatch,
+    captured: Mapping[str, pa.Array],
+    each: ListItems,
+    wanted: Collection[str],
 ) -> tuple[Rows, dict[str, pa.Array], Rows]:
     """Give every item of a list its own row; a line without items keeps one row.
 
+    Of what the line itself has only the `wanted` is kept: its list is long where items are many.
     Also returns the place of each in its list, -1 for a line without items.
     """
     lists = pc.split_pattern(entries["more"] if each.of == MORE else captured[each.of], each.by)
     items, parents = lists.flatten(), lists.value_parent_indices()
     places = np.arange(len(items)) - lists.offsets.to_numpy()[parents.to_numpy()]
+    if each.only:
+        # Few settings of hundreds: what names none of them is not read.
+        names = "|".join(re.escape(one) for values in each.only.values() for one in values)
+        named = rows_where(pc.match_substring_regex(items, names))
+        items, parents = (column.take(pa.array(named)) for column in (items, parents))
+        places = places[named]
     fields = pc.extract_regex(items, each.template.pattern)
     fits = fields.is_valid()
     for name, values in each.only.items():
-        wanted = pa.array([value.encode() for value in values], pa.binary())
-        fits = pc.and_(fits, pc.is_in(fields.field(name), wanted))
+        allowed = pa.array([value.encode() for value in values], pa.binary())
+        fits = pc.and_(fits, pc.is_in(fields.field(name), allowed))
     places = places[fits.to_numpy(zero_copy_only=False)]
     fields, parents = fields.filter(fits), parents.filter(fits)
     without = np.setdiff1d(np.arange(len(entries)), parents.to_numpy(zero_copy_only=False))
     rows = np.concatenate([parents.to_numpy(zero_copy_only=False), without]).astype(np.int64)
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
-    columns = {name: column.take(pa.array(rows)) for name, column in captured.items()}
+    columns = {name: captured[name].take(pa.array(rows)) for name in captured if name in wanted}
     for field in fields.type:
         padded = pa.concat_arrays([fields.field(field.name), pa.nulls(len(without), pa.binary())])
         columns[field.name] = padded.take(pa.array(order))
@@ -621,7 +370,13 @@ def _find_own_lines(entries: pa.RecordBatch, rows: Rows, places: Rows) -> tuple[
     lists = pc.split_pattern(entries["more"], "\n")
     at = lists.offsets.to_numpy()[rows] + below - 1
     texts = lists.flatten().take(pa.array(at, mask=below == 0))
-    return below, pc.replace_substring_regex(pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), r"\r$", "")
+    return below, pc.replace_substring_regex(shorten(texts), r"\r$", "")
+
+
+def _list_wanted(wording: Wording) -> set[str]:
+    """Return the names of what events hold of what a wording captures."""
+    values = [*wording.settings.values(), *(v for one in wording.also for v in one.facts.values())]
+    return {str(value)[1:-1] for value in values} | set(FACTS.names)
 
 
 def _resolve_facts(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:

@@ -24,9 +24,6 @@ from forensics.parsing.layouts import Layout
 from forensics.parsing.time_statistics import Gap, TimeStatistics
 from forensics.parsing.timestamps import NO_TIME
 
-# Of so many records at once it is noted who wrote them.
-_MAX_WAITING = 2_000_000
-
 Numbers = npt.NDArray[np.int64]
 
 
@@ -95,11 +92,6 @@ class PieceParts:
         if origin not in self._names:
             self._texts.append(origin)
         return self._names.setdefault(origin, len(self._names))
-
-    @property
-    def is_full(self) -> bool:
-        """Return True if the records that wait to be matched take much memory."""
-        return sum(map(len, self._offsets)) > _MAX_WAITING
 
     def _origin(self, name: str) -> _Origin:
         return self._origins.setdefault(name, _Origin(self._groups))

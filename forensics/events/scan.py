@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock, Thread
 from typing import Any
@@ -21,10 +21,10 @@ from forensics.events.documents.document_reader import DocumentLines, ProbedLine
 from forensics.events.documents.facts import MAX_WHOLE_BYTES, Line
 from forensics.events.documents.formats import Format, find_host_reader, recognise
 from forensics.events.documents.host_lines import PROBE
+from forensics.events.event_columns import IMPOSSIBLE, Rows, rows_where
 from forensics.events.file_accounts import SEARCHED_BYTES
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import Compiled, LogReader
-from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.events.piece_parts import PieceParts
 from forensics.events.writers import WriterCounter
@@ -45,16 +45,23 @@ from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
-from forensics.parsing.time_statistics import EpochRegressions, TimeStatistics
+from forensics.parsing.time_statistics import (
+    EpochRegressions,
+    TimeStatistics,
+    find_news,
+    list_states,
+)
 from forensics.parsing.timestamps import NO_TIME
 from forensics.schemas import EVENTS
 
 # What a scan yields: events with line numbers in their split, and an account of each piece.
 STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
-# So much text is matched at once: Arrow compiles a pattern each time it is used.
-_MATCH_BATCH_BYTES = 32 << 20
+# So much text, of so many pieces, is matched at once: Arrow compiles a pattern at each use.
+_MATCH_BATCH_BYTES, _MATCH_BATCH_PIECES = 32 << 20, 1000
+# Of so many records at once it is kept who wrote them.
+_MATCH_BATCH_NAMED = 2_000_000
 # Starts of a process tell how far its clock is from UTC; so many of them are kept.
-_CLOCK, _MAX_CLOCKS = "process_clock", 1000
+_CLOCK, _MAX_CLOCKS, _CLOCK_COLUMNS = "process_clock", 1000, ("line", "ts", "epoch_ms")
 # So much of the head of a file that nothing reads is kept, to try patterns on.
 _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
@@ -110,22 +117,28 @@ class Scanner:
 
     def scan(self, split: Split, meter: ReadCounter | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the events of a split, and an account of every file in it."""
-        if split.role == "digest":
-            try:
-                digest = digest_file(split)
-            except OSError:
-                # The other splits of the file say that it is gone.
-                return
-            account = {"sha256": digest.hexdigest(), "heads": digest.prefixes}
-            yield _account_row(split.file, -1, account)
-            return
-        containers: list[ContainerAccount] = []
-        for piece in open_parts(split, meter, containers):
-            yield from self._piece(piece)
-            yield from _container_rows(containers)
-        yield from _container_rows(containers)
+        return self.scan_all([split], meter)
 
-    def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
+    def scan_all(
+        self, splits: Iterable[Split], meter: ReadCounter | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the events of splits, and an account of every file in them.
+
+        What stands in small files is matched together, so the events of a split may come late.
+        """
+        waiting = _Waiting(self.reader, self.writers)
+        for split in splits:
+            if split.role == "digest":
+                yield from _digest(split)
+                continue
+            containers: list[ContainerAccount] = []
+            for piece in open_parts(split, meter, containers):
+                yield from self._piece(piece, waiting)
+                yield from _container_rows(containers)
+            yield from _container_rows(containers)
+        yield from waiting.match()
+
+    def _piece(self, piece: FilePart, waiting: _Waiting) -> Iterator[pa.RecordBatch]:
         reader = self.reader
         opened = open_splitter(piece, reader.signatures, reader.wrappers, reader.judge)
         # A document may have lines that look like those of an unknown log.
@@ -138,17 +151,16 @@ class Scanner:
         if document and not (in_document and (document.is_counted or section)):
             yield from self._read_document(document, piece, opened)
             return
-        summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
+        summary, splitter = _PieceSummary(piece, opened, reader.groups), opened.splitter
         if document and section and piece.number == 0:
             # What stands before the logs of a dump tells of the machines.
             lines = DocumentLines([opened.head[: section.start()]])
             yield from self._read_facts(document, lines, piece, summary)
-        extracted: list[pa.RecordBatch] = []
-        size = 0
         # What the machine says between the lines of Kafka; a file is read for it as a whole.
         host = find_host_reader(opened.head) if piece.number == 0 else None
         probed = ProbedLines(PROBE)
         summary.is_host_log = host is not None
+        part = waiting.begin(summary)
         for block, final in opened.blocks:
             summary.add_block(block)
             if host:
@@ -157,17 +169,13 @@ class Scanner:
             records = splitter.feed(block, final=final)
             if records is not None:
                 summary.add_records(records, splitter)
-                extracted.append(self.reader.extract(records))
-                size += extracted[-1].nbytes
-            if size > _MATCH_BATCH_BYTES or summary.parts.is_full:
-                yield from self._match(extracted, piece, summary)
-                extracted, size = [], 0
+                waiting.add(reader.extract(records, part), records)
+            if waiting.is_full:
+                yield from waiting.match()
+                part = waiting.begin(summary)
             if splitter.done and not host:
                 break
-        yield from self._match(extracted, piece, summary)
-        if splitter.counts.lines and piece.number == 0:
-            summary.note_head(opened, reader)
-        yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
+        waiting.finish(opened)
 
     @staticmethod
     def _read_facts(
@@ -197,23 +205,97 @@ class Scanner:
         account["patterns"] = find_patterns(opened.head.decode("utf-8", "replace"))
         yield _account_row(piece.file, piece.number, account)
 
+
+def _digest(split: Split) -> Iterator[pa.RecordBatch]:
+    """Yield the digest of a file whose parts are read by other splits."""
+    try:
+        digest = digest_file(split)
+    except OSError:
+        # The other splits of the file say that it is gone.
+        return
+    account = {"sha256": digest.hexdigest(), "heads": digest.prefixes}
+    yield _account_row(split.file, -1, account)
+
+
+class _Waiting:
+    """What was extracted from the blocks of many pieces, until it is matched at once."""
+
+    def __init__(self, reader: LogReader, writers: WriterCounter) -> None:
+        self._reader, self._writers = reader, writers
+        # the pieces whose records wait, by the number of their part
+        self._pieces: list[_PieceSummary] = []
+        self._extracted: list[pa.RecordBatch] = []
+        self._bytes = self._named = 0
+
+    def begin(self, piece: _PieceSummary) -> int:
+        """Return the number of the part whose records are added from now on."""
+        self._pieces.append(piece)
+        return len(self._pieces) - 1
+
+    def add(self, extracted: pa.RecordBatch, records: Records) -> None:
+        """Keep what was extracted from the records of a block."""
+        if len(extracted):
+            self._extracted.append(extracted)
+            self._bytes += extracted.nbytes
+        if records.origins is not None:
+            self._named += len(records.starts)
+
+    def finish(self, opened: OpenedPart) -> None:
+        """Say that the last piece was read to its end: once it is matched it has an account."""
+        self._bytes += self._pieces[-1].finish(opened, self._reader)
+
+    @property
+    def is_full(self) -> bool:
+        """Return True if it is time to match."""
+        many = len(self._pieces) > _MATCH_BATCH_PIECES or self._named > _MATCH_BATCH_NAMED
+        return many or self._bytes > _MATCH_BATCH_BYTES
+
+    def match(self) -> Iterator[pa.RecordBatch]:
+        """Parse and match all that waits; yield events, and the accounts of pieces that ended."""
+        pieces, extracted = self._pieces, self._extracted
+        self._pieces, self._extracted, self._bytes, self._named = [], [], 0, 0
+        if extracted:
+            yield from self._match(pa.concat_batches(extracted), pieces)
+        for piece in pieces:
+            piece.parts.forget_matched()
+            if piece.counts is not None:
+                yield _account_row(piece.file, piece.number, piece.to_account(piece.counts))
+
     def _match(
-        self, extracted: list[pa.RecordBatch], piece: FilePart, summary: _PieceSummary
+        self, extracted: pa.RecordBatch, pieces: Sequence[_PieceSummary]
     ) -> Iterator[pa.RecordBatch]:
-        """Parse and match what was extracted from many blocks at once."""
-        if not any(map(len, extracted)):
-            summary.parts.forget_matched()
-            return
-        entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
-        named = self.writers.find(entries["message"], entries["client"], entries["more"])
-        summary.parts.add_writers(named, entries["line"].to_numpy(), entries["offset"].to_numpy())
-        events = self.reader.match(entries)
-        if len(events):
-            summary.add_events(events)
-            summary.regressions.add(events)
-            voices = summary.parts.voices_of(events["offset"].to_numpy())
-            yield _to_staged(events, piece, voices)
-        summary.parts.forget_matched()
+        """Yield the events of each piece that has some."""
+        entries = self._reader.parse(self._reader.prefilter(extracted))
+        named = self._writers.find(entries["message"], entries["client"], entries["more"])
+        parts, lines, offsets = (entries[name].to_numpy() for name in ("part", "line", "offset"))
+        for part, rows in _split_rows(parts):
+            pieces[part].parts.add_writers(named.take(rows), lines[rows], offsets[rows])
+        events, parts = self._reader.match_parts(entries)
+        for part, rows in _split_rows(parts, pc.equal(events["kind"], IMPOSSIBLE)):
+            pieces[part].impossible += len(rows)
+        for part, rows in _split_rows(parts, _find_clocks(events)):
+            pieces[part].add_clocks(events.select(_CLOCK_COLUMNS).take(pa.array(rows)))
+        news = find_news(events)
+        states = list_states(events, news)
+        for part, rows in _split_rows(parts[rows_where(news)]):
+            pieces[part].regressions.add(states.slice(int(rows[0]), len(rows)))
+        for part, rows in _split_rows(parts):
+            yield pieces[part].stage(events.slice(int(rows[0]), len(rows)))
+
+
+def _split_rows(parts: Rows, chosen: pa.Array | None = None) -> Iterator[tuple[int, Rows]]:
+    """Yield the rows of each part, in order, or the chosen ones of them."""
+    rows = np.arange(len(parts)) if chosen is None else rows_where(chosen)
+    rows = rows[np.argsort(parts[rows], kind="stable")]
+    numbers = parts[rows]
+    for some in np.split(rows, np.flatnonzero(np.diff(numbers)) + 1) if len(rows) else ():
+        yield int(parts[some[0]]), some
+
+
+def _find_clocks(events: pa.RecordBatch) -> pa.Array:
+    """Mark the events that tell a moment by two clocks."""
+    timed = pc.and_(events["epoch_ms"].is_valid(), events["ts"].is_valid())
+    return pc.and_(timed, pc.equal(events["kind"], _CLOCK))
 
 
 def _search_blocks(
@@ -244,6 +326,10 @@ class _PieceSummary:
         self._windows = opened.windows
         self._names = opened.windows.names if opened.windows else [""]
         self._piece = piece
+        self.file, self.number = piece.file, piece.number
+        # of all that was read, once it was
+        self.counts: LineCounts | None = None
+        self._searched: Callable[[], int] | None = None
         self._digest = PrefixDigest() if piece.whole else None
         self.parts = PieceParts(groups)
         self._stretches = StretchCounter(groups)
@@ -266,16 +352,27 @@ class _PieceSummary:
         if self._digest:
             self._digest.update(block)
 
-    def add_events(self, events: pa.RecordBatch) -> None:
+    def add_clocks(self, events: pa.RecordBatch) -> None:
+        """Take events that tell a moment by two clocks."""
+        moments = (events["line"], events["ts"].cast(pa.int64()), events["epoch_ms"])
+        self.clocks += zip(*(one.to_pylist() for one in moments), strict=True)
+
+    def stage(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Count events, and return them as rows of a scan."""
         self.events += len(events)
-        self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
-        timed = events.filter(pc.and_(events["epoch_ms"].is_valid(), events["ts"].is_valid()))
-        if len(timed):
-            timed = timed.filter(pc.equal(timed["kind"], _CLOCK))
-            moments = (timed["line"], timed["ts"].cast(pa.int64()), timed["epoch_ms"])
-            self.clocks += zip(*(one.to_pylist() for one in moments), strict=True)
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
+        return _to_staged(events, self._piece, self.parts.voices_of(events["offset"].to_numpy()))
+
+    def finish(self, opened: OpenedPart, reader: LogReader) -> int:
+        """Note what is left to say once all is read; return how many bytes that keeps."""
+        self.counts = opened.splitter.counts
+        if not self.counts.lines or self.number:
+            return 0
+        self._note_head(opened)
+        # Without events it is looked at for messages, however they are written.
+        self._searched = partial(reader.count_messages, opened.head[:SEARCHED_BYTES])
+        return min(len(opened.head), SEARCHED_BYTES)
 
     def add_records(self, records: Records, splitter: Splitter) -> None:
         self._times.add(records)
@@ -290,10 +387,8 @@ class _PieceSummary:
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
 
-    def note_head(self, opened: OpenedPart, reader: LogReader) -> None:
-        """Note what is to be said of a file whose layout nobody knows, or that gave no event."""
-        if not self.events:
-            self.messages = reader.count_messages(opened.head[:SEARCHED_BYTES])
+    def _note_head(self, opened: OpenedPart) -> None:
+        """Note what is to be said of a file whose layout nobody knows."""
         if opened.headless or (opened.wrappers is not None and opened.wrappers.is_found):
             # A configuration may tell how it is written.
             lines = opened.head[:_UNREAD_BYTES].decode("utf-8", "replace").splitlines()
@@ -317,6 +412,8 @@ class _PieceSummary:
         self._notes.append(f"only its first {MAX_WHOLE_BYTES >> 20} MB were looked at")
 
     def to_account(self, counts: LineCounts) -> dict[str, Any]:
+        if self._searched and not self.events:
+            self.messages = self._searched()
         if counts.long_lines:
             self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
         self._notes += self._piece.unpacked.notes

@@ -35,6 +35,7 @@ _ID = re.compile(r"\{id:(\w+)\}")
 # More than so many pods or containers in one part of a file are not told apart.
 MAX_ORIGINS = 500
 Codes = npt.NDArray[np.int64]
+Folders = frozenset[tuple[str, str]]
 
 _BETWEEN = "\t"
 _NAMING_LABELS = re.compile(r'\b(?:pod|pod_name|container|container_name|instance|host)="([^"]+)"')
@@ -43,14 +44,25 @@ _NAMING_LABELS = re.compile(r'\b(?:pod|pod_name|container|container_name|instanc
 class NamedWriters:
     """The writers that entries name as `role:id`: the number of one for each entry, or -1.
 
-    `folders` are the pairs of server and log folder that settings name.
+    `settings` are the pairs of server and log folder that settings name, by their entries.
     """
 
     def __init__(
-        self, codes: Codes, names: list[str], folders: Iterable[tuple[str, str]] = ()
+        self, codes: Codes, names: list[str], settings: Mapping[int, Folders] | None = None
     ) -> None:
         """Keep the numbers, and what they stand for."""
-        self.codes, self.names, self.folders = codes, names, frozenset(folders)
+        self.codes, self.names, self._settings = codes, names, settings or {}
+
+    @property
+    def folders(self) -> Folders:
+        """The pairs of server and log folder."""
+        return frozenset(pair for pairs in self._settings.values() for pair in pairs)
+
+    def take(self, rows: Codes) -> NamedWriters:
+        """Return those of some entries."""
+        some = np.flatnonzero(np.isin(rows, list(self._settings))) if self._settings else ()
+        settings = {int(at): self._settings[int(rows[at])] for at in some}
+        return NamedWriters(self.codes[rows], self.names, settings)
 
     def count(self, rows: npt.NDArray[np.bool_] | None = None) -> Counter[str]:
         """Count the entries that name each of them, or some of the entries."""
@@ -90,7 +102,7 @@ class WriterCounter:
         found = _WriterCodes(len(clients))
         rows = np.arange(len(clients))
         found.note("client", clients, rows)
-        folders: list[tuple[str, str]] = []
+        folders: dict[int, Folders] = {}
         if more is not None and len(messages):
             settings = pc.starts_with(messages, pattern=_SETTINGS)
             if pc.any(settings).as_py():
@@ -98,7 +110,7 @@ class WriterCounter:
                 texts = more.take(pa.array(some))
                 ids = pc.struct_field(pc.extract_regex(texts, _OWN_ID), "id")
                 found.note(_SERVER, ids, some)
-                folders = list(_read_folders(ids, texts))
+                folders = dict(zip(some.tolist(), _read_folders(ids, texts), strict=True))
         for role, pattern in self._patterns:
             if not len(messages):
                 break
@@ -128,12 +140,14 @@ def _join_templates(sources: Sequence[str]) -> list[str]:
     ]
 
 
-def _read_folders(ids: pa.Array, settings: pa.Array) -> Iterator[tuple[str, str]]:
-    """Yield each server whose settings are logged with its log folders."""
+def _read_folders(ids: pa.Array, settings: pa.Array) -> Iterator[Folders]:
+    """Yield, for each server whose settings are logged, it with its log folders."""
     for identity, text in zip(ids.to_pylist(), settings.to_pylist(), strict=True):
         match = _LOG_DIRS.search(text) or _LOG_DIR.search(text)
-        for folder in match[1].split(b",") if identity and match else ():
-            yield identity.decode(), folder.decode("utf-8", "replace").strip()
+        folders = match[1].split(b",") if identity and match else ()
+        yield frozenset(
+            (identity.decode(), folder.decode("utf-8", "replace").strip()) for folder in folders
+        )
 
 
 class _WriterCodes:

@@ -28,7 +28,7 @@ from forensics.lib.arrow_io import read_batches
 from forensics.lib.intervals import Interval, intersect
 from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND, to_arrow_timestamp
+from forensics.lib.time_units import SECOND
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.schemas import COVERAGE
 
@@ -160,16 +160,11 @@ class Coverage:
         return [(begin, end) for begin, end in self.shared_gaps(node) if end - begin > limit]
 
 
-def logged_between(clocks: Clocks, node: str, begin: int, end: int) -> pc.Expression:
-    """Return the filter for what a node logged between two corrected moments.
-
-    A node was silent if no event passes it.
-    """
+def span_as_logged(clocks: Clocks, node: str, begin: int, end: int) -> tuple[int, int]:
+    """Return between which times, by its own clock, a node logs between two corrected moments."""
     # Clocks run evenly enough: the correction at the beginning holds until the end.
     correction = begin - clocks.correct(node, begin)
-    low = to_arrow_timestamp(begin + correction + _DOZING)
-    high = to_arrow_timestamp(end + correction - _DOZING)
-    return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
+    return begin + correction + _DOZING, end + correction - _DOZING
 
 
 def measure_coverage(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:

@@ -239,18 +239,25 @@ def match_starts(
     kinds = np.zeros(len(starts), np.uint8)
     if not len(starts):
         return kinds
-    first = data[starts]
+    left, lengths = np.arange(len(starts)), ends - starts
+    present = np.flatnonzero(np.bincount(data[starts]))
+    words: dict[int, Words] = {}
     for number, signature in enumerate(signatures, 1):
-        lines = np.flatnonzero(
-            ((first & signature.masks[0]) == signature.values[0])
-            & (ends - starts >= signature.width)
-            & (kinds == 0)
-        )
+        if not ((present & signature.masks[0]) == signature.values[0]).any():
+            continue
+        fits = lengths >= signature.width
         for offset, mask, value in signature.words:
-            if not len(lines):
+            # Many signatures begin alike: what one of them read of all lines serves the next.
+            if offset not in words:
+                words[offset] = read_words(data, starts + offset)
+            fits &= (words[offset] & mask) == value
+            if not fits.any():
                 break
-            lines = lines[(read_words(data, starts[lines] + offset) & mask) == value]
-        kinds[lines] = number
+        else:
+            kinds[left[fits]] = number
+            others = ~fits
+            left, starts, lengths = left[others], starts[others], lengths[others]
+            words = {offset: read[others] for offset, read in words.items()}
     return kinds
 
 

@@ -92,7 +92,7 @@ def to_buffer(texts: pa.Array) -> tuple[Bytes, Offsets]:
     return data, bounds - first
 
 
-_BACKSLASH, _UNICODE = ord("\\"), ord("u")
+_BACKSLASH, _UNICODE, _ESCAPED_BREAK = ord("\\"), ord("u"), ord("n")
 _HEX_DIGITS, _PAIR = 4, 6
 _HIGH, _LOW, _BEYOND, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 
@@ -167,8 +167,11 @@ _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f", "v":
 
 def holds_breaks(data: Bytes) -> bool:
     """Return True if a line break seems to be escaped somewhere in a text."""
-    text = data.tobytes()
-    return rb"\n" in text and _BREAKS.search(text) is not None
+    # Hardly a log has a backslash: looking for one costs least.
+    after = np.flatnonzero(data[:-1] == _BACKSLASH) + 1
+    if not (data[after] == _ESCAPED_BREAK).any():
+        return False
+    return _BREAKS.search(data.tobytes()) is not None
 
 
 def undo_breaks(texts: pa.Array, wanted: Flags) -> pa.Array:

@@ -5,6 +5,7 @@ A partition may have a million rows, so all of this works on a few thousand at a
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,9 @@ def _values(column: pa.Array) -> list[Any]:
     return values
 
 
+# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
+_KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
+
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
@@ -93,6 +97,9 @@ def take_system_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         pa.set_memory_pool(pa.system_memory_pool())
+        libc = ctypes.CDLL(None)
+        for option, most in _KEPT_BY_GLIBC:
+            libc.mallopt(option, most)
 
 
 def release_arrow_memory() -> None:
@@ -105,10 +112,13 @@ def read_batches(
     columns: Sequence[str] | None = None,
     where: ds.Expression | None = None,
     rows: int = ROWS_OF_GROUP,
+    *,
+    read_ahead: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read a table that grows with the archive, a few thousand rows at a time.
 
-    Arrow would read far ahead and keep what it has read; this holds one or two row groups.
+    Arrow would read far ahead and keep what it has read; this holds one or two row groups. With
+    `read_ahead` all columns of a file are asked for at once, as slow stores need it.
     """
     data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
     wanted = None if columns is None else list(columns)
@@ -121,7 +131,7 @@ def read_batches(
         batch_size=rows,
         batch_readahead=1,
         fragment_readahead=1,
-        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=read_ahead),
     )
     return (batch for batch in found if len(batch))
 

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.lib.arrow_io import ROWS_OF_GROUP, read_batches
+from forensics.schemas import without_meanings
 
 PART_FILE = "part-0.parquet"
 _BLOCK = 1 << 20
@@ -83,7 +84,8 @@ class _DigestSink(io.RawIOBase):
 def digest_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
     """Return the digest of rows, None if there are none."""
     sink = _DigestSink()
-    with DeterministicWriter(pa.PythonFile(sink, "w"), schema) as writer:
+    # What a column means may be said in other words, and the rows are the same.
+    with DeterministicWriter(pa.PythonFile(sink, "w"), without_meanings(schema)) as writer:
         for table in tables:
             writer.add(table)
     return sink.digest.hexdigest() if writer.rows else None

@@ -9,12 +9,13 @@ disjoint.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import accumulate
 from typing import Generic, TypeVar
 
 Interval = tuple[int, int]
 Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
@@ -135,3 +136,20 @@ class IntervalIndex(Generic[Item]):
         first, last = bisect_left(self._reach, begin), bisect_right(self._begins, end)
         found = [one for one in self._items[first:last] if one[1] >= begin]
         return [item for _, _, _, item in sorted(found, key=lambda one: one[2])]
+
+
+def index_by(
+    items: Iterable[Item],
+    keys: Callable[[Item], Iterable[Key]],
+    span: Callable[[Item], Interval],
+) -> dict[Key, IntervalIndex[Item]]:
+    """Index the items of each key; an item may have several, or none.
+
+    >>> index_by(["ab", "b"], set, lambda word: (len(word), len(word)))["b"].around(0, 1)
+    ['b']
+    """
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        for key in keys(item):
+            found.setdefault(key, []).append(item)
+    return {key: IntervalIndex(own, span) for key, own in found.items()}

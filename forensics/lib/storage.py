@@ -9,14 +9,18 @@ is written whole or not at all.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
 import os
+import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from forensics.errors import ArchiveError
 from forensics.lib.text_safety import escape_undecodable
@@ -35,7 +39,8 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
-_SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
+_HADOOP = ("hdfs://", "viewfs://")
+SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
 def is_remote(path: str) -> bool:
@@ -84,7 +89,7 @@ def is_folder(path: str) -> bool:
     if not is_remote(path):
         return Path(path).is_dir()
     store, inside = _store(path)
-    with _naming(path):
+    with naming(path):
         return str(store.get_file_info(inside).type.name) == "Directory"
 
 
@@ -154,20 +159,90 @@ def file_size(path: str) -> int:
     if not is_remote(path):
         return os.stat(path).st_size
     store, inside = _store(path)
-    with _naming(path):
+    with naming(path):
         found = store.get_file_info(inside)
     if not found.is_file:
         raise FileNotFoundError(2, "there is no such file", display(path))
     return int(found.size)
 
 
-def open_file(path: str) -> IO[bytes]:
-    """Open a file to be read from any position."""
+def open_file(path: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    """Open a file to be read from any position; of one in a store so much is fetched at once."""
     if not is_remote(path):
         return open(path, "rb")
     store, inside = _store(path)
-    with _naming(path):
-        return _buffered(store, inside)
+    with naming(path):
+        return _buffered(store, inside, read_ahead)
+
+
+def open_system(path: str) -> tuple[Any, str]:
+    """Return the file system of a path, as pyarrow has it, and the path inside."""
+    if is_remote(path):
+        return _store(path)
+    fs: Any = importlib.import_module("pyarrow.fs")
+    return fs.LocalFileSystem(), str(Path(path).absolute())
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[Any]:
+    """Open a new file for pyarrow to write to; folders are made as needed.
+
+    A file in a store is there when it is closed, whole.
+    """
+    if not is_remote(path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    system, inside = open_system(path)
+    with naming(path), system.open_output_stream(inside) as file:
+        yield file
+
+
+def join(folder: str, name: str) -> str:
+    """Return the path of a file in a folder, with the options that the folder's address has.
+
+    >>> join("s3://logs/out?region=eu-central-1", "tables/events")
+    's3://logs/out/tables/events?region=eu-central-1'
+    >>> join("/shared/out/", "page.html")
+    '/shared/out/page.html'
+    """
+    if not is_remote(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    address, question, options = folder.partition("?")
+    return f"{address.rstrip('/')}/{name}{question}{options}"
+
+
+def private_folders(environ: Mapping[str, str] = os.environ) -> Iterator[Path]:
+    """Yield folders for what this user keeps between runs, the best first; nobody else has them."""
+    folders = []
+    if cache := environ.get("XDG_CACHE_HOME"):
+        folders.append(Path(cache) / "kafka-forensics")
+    if home := environ.get("HOME"):
+        folders.append(Path(home) / ".cache" / "kafka-forensics")
+    folders.append(Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}")
+    for folder in folders:
+        with suppress(OSError):
+            if _is_private(folder):
+                yield folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Make the folder; in /tmp another user may have made one."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.lstat()
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not writable_by_others
+
+
+def upload(path: Path, address: str) -> None:
+    """Copy a local file to an address."""
+    with path.open("rb") as source, open_output(address) as target:
+        while block := source.read(_READ_AHEAD):
+            target.write(block)
+
+
+def download(address: str, path: Path) -> None:
+    """Copy a file from an address to a local path."""
+    with open_file(address) as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, _READ_AHEAD)
 
 
 class ObjectStore:
@@ -180,24 +255,31 @@ class ObjectStore:
 
     def names(self) -> list[str]:
         """Return the names of all objects, in order."""
+        return sorted(self._find())
+
+    def _find(self) -> dict[str, Any]:
         fs: Any = importlib.import_module("pyarrow.fs")
         chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
-        with _naming(self._address):
+        with naming(self._address):
             found = self._store.get_file_info(chosen)
-        names = {one.path[len(self._root) :].lstrip("/") for one in found if one.is_file}
+        objects = {one.path[len(self._root) :].lstrip("/"): one for one in found if one.is_file}
         # Some stores keep an empty object for what others call a folder.
-        folders = {name.rpartition("/")[0] for name in names}
-        return sorted(names - folders)
+        folders = {name.rpartition("/")[0] for name in objects}
+        return {name: one for name, one in objects.items() if name not in folders}
+
+    def states(self) -> dict[str, tuple[int, int]]:
+        """Return the size of each object, and when it was written, by names in order."""
+        return {name: (one.size, one.mtime_ns or 0) for name, one in sorted(self._find().items())}
 
     def size(self, name: str) -> int | None:
         """Return the size of an object; None if it does not exist."""
-        with _naming(self._address):
+        with naming(self._address):
             found = self._store.get_file_info(self._at(name))
         return int(found.size) if found.is_file else None
 
     def open(self, name: str) -> IO[bytes]:
         """Open an object to be read from any position."""
-        with _naming(self._address):
+        with naming(self._address):
             return _buffered(self._store, self._at(name))
 
     def read(self, name: str) -> bytes:
@@ -207,7 +289,7 @@ class ObjectStore:
 
     def put(self, name: str, content: IO[bytes]) -> None:
         """Write an object, whole or not at all."""
-        with _naming(self._address), self._store.open_output_stream(self._at(name)) as out:
+        with naming(self._address), self._store.open_output_stream(self._at(name)) as out:
             while block := content.read(_READ_AHEAD):
                 out.write(block)
 
@@ -222,12 +304,23 @@ class ObjectStore:
             if self.size(name) is not None:
                 raise
 
+    def remove_folder(self, name: str) -> None:
+        """Delete all objects below a name."""
+        try:
+            self._store.delete_dir(self._at(name))
+        except FileNotFoundError:
+            return
+        except OSError:
+            # As below, of the folder above.
+            if any(each.startswith(f"{name}/") for each in self.names()):
+                raise
+
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
 
 
-def _buffered(store: Any, inside: str) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _READ_AHEAD))
+def _buffered(store: Any, inside: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), read_ahead))
 
 
 class _Remote(io.RawIOBase):
@@ -260,25 +353,24 @@ class _Remote(io.RawIOBase):
 
 def _objects(root: str) -> Iterator[tuple[str, str]]:
     store, inside = _store(root)
-    address, question, options = root.partition("?")
     fs: Any = importlib.import_module("pyarrow.fs")
-    with _naming(root):
+    with naming(root):
         found = store.get_file_info(fs.FileSelector(inside, recursive=True))
     below = sorted(one.path[len(inside) :].lstrip("/") for one in found if one.is_file)
     for name in below:
         # A store may hold an object that is named like a folder.
         if name and not name.endswith("/"):
-            yield name, f"{address.rstrip('/')}/{name}{question}{options}"
+            yield name, join(root, name)
 
 
 def _store(path: str) -> tuple[Any, str]:
     """Open the store of an address; returns it and the path inside."""
     address, question, options = path.partition("?")
     scheme, _, rest = address.partition("://")
-    if scheme not in _SCHEMES:
+    if scheme not in SCHEMES:
         raise ArchiveError(
             f"{scheme}:// is no kind of address that can be read; these are: "
-            + ", ".join(f"{one}://" for one in _SCHEMES)
+            + ", ".join(f"{one}://" for one in SCHEMES)
         )
     # After the bucket there may be characters that no address may have.
     bucket, slash, inside = rest.partition("/")
@@ -290,6 +382,8 @@ def _store(path: str) -> tuple[Any, str]:
 def _opened(address: str, path: str) -> tuple[Any, str]:
     fs: Any = importlib.import_module("pyarrow.fs")
     try:
+        if address.startswith(_HADOOP) and importlib.util.find_spec("hdfs_native"):
+            return _open_hadoop(address), ""
         store, root = fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:
         # The message may quote a secret of the address.
@@ -298,8 +392,21 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     return store, root
 
 
+def _open_hadoop(address: str) -> Any:
+    """Open HDFS by a client of its own, which needs neither Java nor Hadoop's C library.
+
+    It reads core-site.xml and hdfs-site.xml where HADOOP_CONF_DIR says, as all others do.
+    """
+    fs: Any = importlib.import_module("pyarrow.fs")
+    client: Any = importlib.import_module("hdfs_native.fsspec")
+    parts = urlsplit(address)
+    kind = client.HdfsFileSystem if parts.scheme == "hdfs" else client.ViewfsFileSystem
+    system = kind(host=parts.hostname, port=parts.port, **dict(parse_qsl(parts.query)))
+    return fs.PyFileSystem(fs.FSSpecHandler(system))
+
+
 @contextmanager
-def _naming(path: str) -> Iterator[None]:
+def naming(path: str) -> Iterator[None]:
     """Add the path to errors of a store, as the system does for its own files."""
     try:
         yield
@@ -307,6 +414,9 @@ def _naming(path: str) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise type(error)(error.errno or 5, _first_line(error), display(path)) from error
+    except RuntimeError as error:
+        # What the client of HDFS raises.
+        raise OSError(5, _first_line(error).partition("\\n")[0], display(path)) from error
 
 
 def _first_line(error: Exception) -> str:

@@ -18,6 +18,8 @@ from forensics.parsing.timestamps import NO_TIME
 # Records as they are in the log; `kind` is the number of the signature they begin with.
 EXTRACTED = pa.schema(
     [
+        # the number of the piece of a file it is from, where those of many are parsed at once
+        ("part", pa.int32()),
         ("kind", pa.uint8()),
         ("line", pa.int64()),
         ("height", pa.int64()),
@@ -31,6 +33,7 @@ EXTRACTED = pa.schema(
 )
 ENTRIES = pa.schema(
     [
+        ("part", pa.int32()),
         ("line", pa.int64()),
         # how many lines of the file it takes
         ("height", pa.int64()),
@@ -78,12 +81,17 @@ def read_times(
 
 
 def extract_records(
-    records: Records, rows: Offsets, groups: list[list[Layout]], probes: pa.Array | None = None
+    records: Records,
+    rows: Offsets,
+    groups: list[list[Layout]],
+    probes: pa.Array | None = None,
+    part: int = 0,
 ) -> pa.RecordBatch:
-    """Copy some records, so that those of many blocks can be parsed at once."""
+    """Copy some records, so that those of many blocks and pieces can be parsed at once."""
     moments = read_times(records, rows, groups)
     return pa.RecordBatch.from_arrays(
         [
+            pa.array(np.full(len(rows), part, np.int32)),
             pa.array(records.kinds[rows]),
             pa.array(records.lines[rows]),
             pa.array(records.heights[rows]),
@@ -168,6 +176,7 @@ def _build_entries(
     else:
         logger = pc.replace_substring_regex(logger, r"^.*\.", "")
     arrays = [
+        left["part"],
         left["line"],
         left["height"],
         left["offset"],

@@ -233,24 +233,8 @@ class EpochRegressions:
         self.regressions: list[EpochRegression] = []
         self._last: dict[str, pa.RecordBatch] = {}
 
-    def add(self, events: pa.RecordBatch) -> None:
-        """Compare the epochs in these events with the last ones of each partition and writer.
-
-        Only news counts, since a node that replays the past may begin at its beginning. The first
-        state of a new topic counts, too: no epoch from before is held against what follows it.
-        """
-        initial = _initial_states(events)
-        fresh = pc.fill_null(pc.equal(events["telling"], "fresh"), fill_value=False)
-        news = pc.or_(events["telling"].is_null(), pc.and_(fresh, initial))
-        news = pc.and_(news, pc.equal(events["kind"], _KIND))
-        for name in ("topic", "partition"):
-            news = pc.and_(news, events[name].is_valid())
-        states = events.select(_COLUMNS)
-        for counter in COUNTERS:
-            # An initial state may leave out one of its epochs: it is zero.
-            filled = pc.if_else(initial, pc.fill_null(states[counter], 0), states[counter])
-            states = states.set_column(_COLUMNS.index(counter), counter, filled)
-        states = states.filter(news)
+    def add(self, states: pa.RecordBatch) -> None:
+        """Compare the epochs in states with the last ones of each partition and writer."""
         for counter in COUNTERS if len(states) else ():
             self._compare(states.filter(pc.greater_equal(states[counter], 0)), counter)
 
@@ -285,6 +269,31 @@ class EpochRegressions:
                 change = before[counter], after[counter], after["line"]
                 self.regressions.append((*where, *change))
         self.regressions = keep_first(self.regressions)
+
+
+def find_news(events: pa.RecordBatch) -> pa.Array:
+    """Mark the events whose epochs are compared.
+
+    Only news counts, since a node that replays the past may begin at its beginning. The first
+    state of a new topic counts, too: no epoch from before is held against what follows it.
+    """
+    fresh = pc.fill_null(pc.equal(events["telling"], "fresh"), fill_value=False)
+    news = pc.or_(events["telling"].is_null(), pc.and_(fresh, _initial_states(events)))
+    news = pc.and_(news, pc.equal(events["kind"], _KIND))
+    for name in ("topic", "partition"):
+        news = pc.and_(news, events[name].is_valid())
+    return news
+
+
+def list_states(events: pa.RecordBatch, news: pa.Array) -> pa.RecordBatch:
+    """Return what is compared of the events that are news."""
+    states = events.select(_COLUMNS).filter(news)
+    initial = _initial_states(states)
+    for counter in COUNTERS:
+        # An initial state may leave out one of its epochs: it is zero.
+        filled = pc.if_else(initial, pc.fill_null(states[counter], 0), states[counter])
+        states = states.set_column(_COLUMNS.index(counter), counter, filled)
+    return states
 
 
 def keep_first(regressions: Iterable[EpochRegression]) -> list[EpochRegression]:

@@ -22,29 +22,11 @@ from forensics.detection.verdict import CLEAR, withhold_verdict
 from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
 from forensics.quality.expectations import CONSEQUENCES, TABLES, Expectation
-from forensics.quality.gx_runner import CheckResult, GxRunner
+from forensics.quality.gx_runner import CheckResult, GxRunner, write_context
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import CONFIDENCES, Finding
+from forensics.schemas import CHECKS
 
-CHECKS_SCHEMA = pa.schema(
-    [
-        ("check", pa.string()),
-        ("table", pa.string()),
-        # in words, and as Great Expectations has it: name and arguments
-        ("words", pa.string()),
-        ("expectation", pa.string()),
-        ("arguments", pa.string()),
-        ("success", pa.bool_()),
-        ("observed", pa.string()),
-        # note, downgrade or close, and what a failure means in words
-        ("consequence", pa.string()),
-        ("otherwise", pa.string()),
-        ("severity", pa.string()),
-        # the rows that fail, and the findings that were downgraded for it
-        ("failed", pa.int64()),
-        ("findings", pa.list_(pa.string())),
-    ]
-)
 _MEASURES: Mapping[str, Callable[[GateInput], pd.DataFrame]] = {
     "archive": metrics.measure_archive,
     "files": metrics.measure_files,
@@ -121,25 +103,38 @@ class Gate:
 
     def table(self) -> pa.Table:
         """Return the table of checks."""
-        return pa.Table.from_pylist([check.row() for check in self.checks], schema=CHECKS_SCHEMA)
+        return pa.Table.from_pylist([check.row() for check in self.checks], schema=CHECKS)
 
 
 def run_checks(
-    run: GateInput, expectations: Iterable[Expectation], docs: Path | None = None
+    run: GateInput,
+    expectations: Iterable[Expectation],
+    docs: Path | None = None,
+    context: Path | None = None,
 ) -> Gate:
-    """Check all expectations, table by table; `docs` is the folder for Data Docs, if wanted."""
+    """Check all expectations, table by table.
+
+    `docs` is the folder for Data Docs, `context` that for a context of Great Expectations, if
+    these are wanted.
+    """
+    expectations = list(expectations)
     by_table: dict[str, list[Expectation]] = {}
     for expectation in expectations:
         by_table.setdefault(expectation.table, []).append(expectation)
     runner = GxRunner(docs)
     checks: list[Check] = []
+    frames: dict[str, pd.DataFrame] = {}
     for table in TABLES:
         if own := by_table.get(table):
             frame = _frame(table, run)
+            if context is not None:
+                frames[table] = frame
             release_arrow_memory()
             results = runner.validate(table, frame, own)
             checks += (_check(*pair, frame, run) for pair in zip(own, results, strict=True))
     runner.close()
+    if context is not None:
+        write_context(context, frames, expectations)
     return Gate(checks)
 
 

@@ -15,21 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, reduce
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from operator import and_
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import ForensicsError, Problem, RuleError
 from forensics.events.packs import Pack
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
 
 _SITE = "kafka-forensics"
+_CONTEXT_FILE = "gx/great_expectations.yml"
 # Expectations that need another table or a database.
 _ELSEWHERE = ("ExpectQueryResultsToMatchComparison", "ExpectTableRowCountToEqualOtherTable")
+# What the library needs to draw, and for one expectation about distributions.
+_SELDOM = frozenset({"altair", "scipy.stats"})
 # Arguments that are set here, or that would run text as a program.
 _RESERVED = frozenset({
     "batch_id", "catch_exceptions", "condition_parser", "description", "id", "meta", "notes",
@@ -95,6 +102,84 @@ class GxRunner:
 
 
 _COMPLETE = {"result_format": "COMPLETE"}
+_CONTEXT_PAGE = """\
+# A context of Great Expectations
+
+`tables/` holds what `kafka-forensics` measured of an archive of logs, `gx/` the suites that it was
+checked by. In a Python with `great_expectations` and `pyarrow`:
+
+```python
+import great_expectations as gx
+
+context = gx.get_context(mode="file", project_root_dir="FOLDER")
+print(context.checkpoints.get("kafka-forensics").run().describe())
+context.open_data_docs()
+```
+
+Where the folder is moved, change `base_directory` in `gx/great_expectations.yml`, which Great
+Expectations takes from the root of the disk.
+"""
+
+
+def check_context_folder(folder: Path) -> None:
+    """Raise an error if a folder holds something, and no context of Great Expectations."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _CONTEXT_FILE).is_file():
+        raise ForensicsError(
+            f"{folder} is not empty, and holds no context of Great Expectations (there is no"
+            f" {_CONTEXT_FILE}). Name a new folder by --gx-context."
+        )
+
+
+def write_context(
+    folder: Path, frames: Mapping[str, pd.DataFrame], expectations: Sequence[Expectation]
+) -> None:
+    """Write tables, suites and a checkpoint as a context on disk, and run it once.
+
+    What somebody has added to the context stays.
+    """
+    check_context_folder(folder)
+    data = folder.absolute() / "tables"
+    data.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        gx = _library()
+        context: Any = gx.get_context(mode="file", project_root_dir=str(folder.absolute()))
+        context.enable_analytics(False)
+        context.variables.progress_bars = {"globally": False}
+        context.variables.save()
+        sources = context.data_sources
+        known = sources.all()
+        source = (
+            known["tables"]
+            if "tables" in known
+            else sources.add_pandas_filesystem("tables", base_directory=data)
+        )
+        definitions = []
+        for table, frame in frames.items():
+            frame.to_parquet(data / f"{table}.parquet", index=False)
+            own = [_to_gx(one) for one in expectations if one.table == table]
+            suite = context.suites.add_or_update(gx.ExpectationSuite(table, expectations=own))
+            whole = _whole_table(source, table)
+            definition = gx.ValidationDefinition(name=table, data=whole, suite=suite)
+            definitions.append(context.validation_definitions.add_or_update(definition))
+        checkpoint = gx.Checkpoint(
+            name=_SITE,
+            validation_definitions=definitions,
+            actions=[gx.checkpoint.UpdateDataDocsAction(name="data-docs")],
+            result_format=_COMPLETE,
+        )
+        context.checkpoints.add_or_update(checkpoint).run()
+    (folder / "README.md").write_text(_CONTEXT_PAGE.replace("FOLDER", str(folder.absolute())))
+
+
+def _whole_table(source: Any, table: str) -> Any:
+    """Return what is read of one table: its file, whole."""
+    if table not in source.get_asset_names():
+        source.add_parquet_asset(table)
+    asset = source.get_asset(table)
+    for known in asset.batch_definitions:
+        if known.name == "all":
+            return known
+    return asset.add_batch_definition_path("all", path=f"{table}.parquet")
 
 
 def find_problems(expectations: Sequence[Expectation]) -> list[Problem]:
@@ -202,7 +287,7 @@ def _library(hidden: str = "pyspark.ml") -> Any:
     # The library reads it when it is loaded, and again with each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # The import takes seconds, and longer if it finds parts of Spark that no check needs.
-    with _hide_module(hidden):
+    with _hide_module(hidden), _load_late():
         return importlib.import_module("great_expectations")
 
 
@@ -217,6 +302,30 @@ def _hide_module(name: str) -> Iterator[None]:
         yield
     finally:
         sys.modules.pop(name, None)
+
+
+class _LateFinder(MetaPathFinder):
+    """Finds modules that are run only when somebody asks for something in them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the modules that the library hardly ever uses."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in _SELDOM else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def _load_late() -> Iterator[None]:
+    """Let the library have modules that take nearly half of its import when it uses them."""
+    finder = _LateFinder()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def preload_library(*, with_spark: bool = True) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.storage import display
+from forensics.lib.storage import display, is_remote
 from forensics.lib.text_format import count, format_bytes, join_names, percent, rough_duration
 from forensics.report.coverage_advice import list_hidden_nodes
 from forensics.report.headline import (
@@ -39,12 +39,14 @@ def summary_rows(
     verdict = "cannot_tell" if is_closed else str(run.document.get("verdict"))
     yield VERDICT_WORDS.get(verdict, verdict), _answer(run)
     yield "next", _next_step(run, archives)
-    yield "page", page_address(run.folder)
+    yield "page", page_address(run)
 
 
-def page_address(folder: Path, page: str = "report.html") -> str:
+def page_address(run: RunOutput, page: str = "report.html") -> str:
     """Return the address of a page, as a terminal makes a link of it and a browser takes it."""
-    return (folder / page).absolute().as_uri()
+    if is_remote(run.place):
+        return f"{run.place}/{page}"
+    return (run.folder / page).absolute().as_uri()
 
 
 def describe_input(result: Mapping[str, Any]) -> str:
@@ -99,7 +101,7 @@ def _answer(run: RunOutput) -> str:
 
 
 def _next_step(run: RunOutput, archives: Sequence[str]) -> str:
-    out = shlex.quote(str(run.folder))
+    out = shlex.quote(run.place)
     if run.incidents and archives:
         named = " ".join(f"--archive {shlex.quote(display(one))}" for one in archives)
         return f"kafka-forensics show {run.incidents[0].id} --out {out} {named}"

@@ -19,8 +19,8 @@ from forensics.detection.declarative.spec import DeclaredDetector
 from forensics.detection.registry import all_detectors, load_declarations, load_shipped_declarations
 from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, collect_problems
+from forensics.events.event_columns import MatchedEvents, build_events
 from forensics.events.log_reader import LogReader
-from forensics.events.matcher import MatchedEvents, build_events
 from forensics.events.packs import Pack
 from forensics.events.rules import Example, Rule, Wording
 from forensics.ingest.wrapper_base import Wrapper
@@ -104,7 +104,8 @@ def _run_examples(reader: LogReader, wordings: Sequence[tuple[Rule, Wording]]) -
     events: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     # An event may cite a later line of its record, but has the record's offset.
     begins = dict(zip(entries["offset"].to_pylist(), lines, strict=True))
-    for event in build_events(entries, parts).select(["offset", *FACTS.names]).to_pylist():
+    found, _ = build_events(entries, parts)
+    for event in found.select(["offset", *FACTS.names]).to_pylist():
         if begins[event["offset"]] in by_line:
             events[by_line[begins[event["offset"]]]].append(event)
     passed = {by_line[line] for line in prefiltered if line in by_line}

@@ -22,7 +22,6 @@ from forensics.lib.log_templates import rewrite_template
 from forensics.lib.text_safety import md_anchor, md_block, md_code, md_table, md_text
 from forensics.lib.yaml_with_lines import rules_folder
 from forensics.rule_tools.rule_text import (
-    COLUMN_MEANINGS,
     RESTATES_MEANINGS,
     best_example,
     describe_items,
@@ -36,7 +35,7 @@ from forensics.rule_tools.rule_text import (
     type_name,
     version_phrase,
 )
-from forensics.schemas import EVENTS, FACTS
+from forensics.schemas import FACTS, TABLES, describe
 
 _HEAD = """\
 # Detectors
@@ -115,7 +114,7 @@ def _fact(field: pa.Field) -> dict[str, Any]:
         kind: dict[str, Any] = {"type": ["array", "null"], "items": {"type": "integer"}}
     else:
         kind = {"type": ["integer" if pa.types.is_integer(field.type) else "string", "null"]}
-    return {"description": COLUMN_MEANINGS[field.name], **kind}
+    return {"description": describe(field), **kind}
 
 
 # The first line of every page: it tells people not to edit it, and us which pages are ours.
@@ -130,19 +129,40 @@ Each rule says of one kind of log line what it means. Of each rule stand here:
   means that version {newest}, the newest that the rules know, still writes it; librdkafka and other
   clients count their own versions;
 - what it means, and what it does not mean;
-- the facts it gives: columns of the [table of events](../events.md);
+- the facts it gives: columns of the [table of events](../tables.md#events);
 - a line of a log.
 
 A rule of the kind `routine` knows lines that tell nothing; they are known so that what nobody knows
 stands out. `kafka-forensics rules show ID` tells all of one rule on a terminal."""
 
 _KINDS = """\
-What can have happened: the values of `kind` in the [table of events](../events.md). Those marked as
-context are many, and nothing is built on them: they are kept only with `postmortem --context`."""
+What can have happened: the values of `kind` in the [table of events](../tables.md#events). Those
+marked as context are many, and nothing is built on them: they are kept only with
+`postmortem --context`."""
 
-_EVENTS = """\
-Each row is one fact that a log line states: what a [rule](rules/README.md) read from it. The table
-is a folder of Parquet files, `tables/events`. What a line does not say is null."""
+_TABLES = """\
+Each table of an output folder is a folder of Parquet files, `OUT/tables/NAME`, and nothing else
+lies in it: DuckDB, Polars, pandas and Spark read it as it is. The meaning of a column
+stands in the file, too, as metadata of the Arrow schema (`description`). Times are in UTC; null is
+what the logs do not tell.
+
+```python
+duckdb.sql("SELECT * FROM 'out/tables/leadership/*.parquet' WHERE election = 'unclean'")
+polars.scan_parquet("out/tables/leadership")
+pandas.read_parquet("out/tables/leadership")
+spark.read.parquet("out/tables/leadership")
+```
+
+`kafka-forensics export out --format sql -o views.sql` writes a view for each table, with these
+meanings as comments; `duckdb -init views.sql` opens them, and Superset and Metabase do by DuckDB.
+
+No column says of which run or cluster a row is: the same logs give the same bytes, wherever and
+whenever they are read. Name the folders of several runs so, and every reader makes columns of them:
+
+```sh
+kafka-forensics postmortem logs.tar.gz -o runs/cluster=orders/run=2026-11-18
+duckdb -c "SELECT cluster, run, topic FROM 'runs/*/*/tables/outages/*.parquet'"
+```"""
 
 
 def generate_pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, str]:
@@ -153,7 +173,7 @@ def generate_pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str
         families.setdefault(rule_family(rule), []).append(rule)
     newest = newest_version(ordered)
     pages = {
-        "events.md": _events_page(),
+        "tables.md": _tables_page(),
         "rules/README.md": _index_page(families, _rules_by_kind(ordered, kinds), newest),
         "rules/kinds.md": _kinds_page(kinds, _rules_by_kind(ordered, kinds)),
     }
@@ -228,12 +248,22 @@ def _kinds_page(kinds: Mapping[str, Kind], by_kind: Mapping[str, Sequence[Rule]]
     return _page("# Kinds of events", _KINDS, _table(("kind", "meaning", "told by"), rows))
 
 
-def _events_page() -> str:
-    rows = (
-        (md_code(field.name), type_name(field.type), md_text(COLUMN_MEANINGS[field.name]))
-        for field in EVENTS
-    )
-    return _page("# The table of events", _EVENTS, _table(("column", "type", "meaning"), rows))
+def _tables_page() -> str:
+    blocks = []
+    for name, schema in TABLES.items():
+        told = describe(schema)
+        rows = [
+            (md_code(field.name), md_text(type_name(field.type)), md_text(describe(field)))
+            for field in schema
+        ]
+        told = f"{told[0].upper()}{told[1:]}."
+        blocks += [
+            md_anchor(name),
+            f"## {name}",
+            md_text(told),
+            _table(("column", "type", "meaning"), rows),
+        ]
+    return _page("# The tables", _TABLES, *blocks)
 
 
 def _family_page(name: str, members: Sequence[Rule], newest: str) -> str:
@@ -271,7 +301,7 @@ def _rule_blocks(rule: Rule, newest: str) -> Iterator[str]:
     rows = [
         (
             md_code(name),
-            md_text("; ".join([COLUMN_MEANINGS[name], *sources])),
+            md_text("; ".join([describe(FACTS.field(name)), *sources])),
             md_code(json.dumps(expected[name], ensure_ascii=False)) if name in expected else "",
         )
         for name, sources in fact_sources(rule).items()

@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.event_columns import Rows
 from forensics.events.log_reader import LogReader
-from forensics.events.matcher import Matcher, Rows
+from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.events.scan import Scanner
 from forensics.ingest.archive_reader import open_parts, open_splitter
@@ -348,9 +349,9 @@ class _ProfilingReader(LogReader):
         self.matcher = _ProfilingMatcher(rules, profile)
         self._profile = profile
 
-    def extract(self, records: Records) -> pa.RecordBatch:
+    def extract(self, records: Records, part: int = 0) -> pa.RecordBatch:
         with self._profile.time_step("prefilter"):
-            return super().extract(records)
+            return super().extract(records, part)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         with self._profile.time_step("prefilter"):
@@ -362,9 +363,9 @@ class _ProfilingReader(LogReader):
         with self._profile.time_step("parse"):
             return super().parse(records)
 
-    def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+    def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
         with self._profile.time_step("match"):
-            return super().match(entries)
+            return super().match_parts(entries)
 
 
 def profile_scan(

@@ -74,7 +74,7 @@ beware: >
 wordings:
   # The first and the last version that write it so.
   - versions: ["{version}", "{version}"]
-    # {{name:type}} captures a fact, {{:type}} passes over it; docs/events.md lists the facts.
+    # {{name:type}} captures a fact, {{:type}} passes over it; docs/tables.md lists the facts.
     match: {match}
     examples:
       - line: {line}

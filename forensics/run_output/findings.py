@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ class Finding:
             message = f"{self.detector}: a finding without evidence says nothing: {self.title}"
             raise ValueError(message)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """An id that is the same in all runs: detector, subjects and the second of the begin."""
         scope = [self.detector, sorted(self.brokers), sorted(self.partitions), sorted(self.clients)]

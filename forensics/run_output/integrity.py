@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forensics import schemas
 from forensics.errors import ForensicsError
 from forensics.lib.folder_lock import LOCK_FILE, find_owner
 from forensics.lib.text_format import parse_millis
+from forensics.schemas import TABLES
 
 FINDINGS_FILE, RESULT_FILE = "findings.json", "_RESULT.json"
 _ADVICE = "Make it anew with kafka-forensics postmortem ARCHIVE... -o OUT."
@@ -30,20 +30,6 @@ _INTERRUPTED = frozenset({1, 130})
 _MOST_JSON_BYTES = 128 << 20
 _FIRST_TIME, _LAST_TIME = datetime(1900, 1, 1, tzinfo=UTC), datetime(2250, 1, 1, tzinfo=UTC)
 _FIRST_MILLIS, _LAST_MILLIS = (round(edge.timestamp() * 1000) for edge in (_FIRST_TIME, _LAST_TIME))
-_TABLES = {
-    "events": schemas.EVENTS,
-    "leadership": schemas.LEADERSHIP,
-    "isr": schemas.ISR,
-    "outages": schemas.OUTAGES,
-    "cuts": schemas.CUTS,
-    "breaches": schemas.BREACHES,
-    "files": schemas.FILES,
-    "layouts": schemas.LAYOUTS,
-    "containers": schemas.CONTAINERS,
-    "clocks": schemas.CLOCKS,
-    "coverage": schemas.COVERAGE,
-    "lanes": schemas.LANES,
-}
 # The tables that grow with the archive, and are never held whole.
 _GROWING = frozenset({"events", "leadership", "isr"})
 _MOST_ROWS, _MOST_PARTS, _MOST_GROUP_BYTES = 1_000_000, 20_000, 1 << 30
@@ -175,7 +161,7 @@ def naming_table(folder: Path) -> Iterator[None]:
 
 def check_tables(folder: Path) -> None:
     """Raise an error for the first table that is not as a run writes it."""
-    for name, schema in _TABLES.items():
+    for name, schema in TABLES.items():
         if (folder / name).is_dir():
             _check_table(folder / name, schema, grows=name in _GROWING)
 

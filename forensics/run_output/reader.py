@@ -34,6 +34,7 @@ from forensics.run_output.integrity import (
     read_document,
     refuse_unfinished,
 )
+from forensics.run_output.remote_folder import place_name
 
 Times = npt.NDArray[np.int64]
 
@@ -191,10 +192,11 @@ class Tables:
             yield from read_batches(data, columns, where, rows)
 
     def read(
-        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+        self, name: str, wanted: Sequence[str] | None = None, where: ds.Expression | None = None
     ) -> pa.Table:
         """Read a table at once, as it was written; columns that it lacks are nulls."""
         data = self.dataset(name)
+        columns = self.column_names(name) if wanted is None else wanted
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = [column for column in data.schema.names if column in columns]
@@ -274,6 +276,11 @@ class RunOutput:
 
     folder: Path
     document: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Where the folder is, for people: its address, if this is the copy of one."""
+        return place_name(self.folder)
 
     @cached_property
     def tables(self) -> Tables:
@@ -382,8 +389,8 @@ def open_run(out: Path) -> RunOutput:
     if not (out / FINDINGS_FILE).is_file():
         refuse_unfinished(out, whole=not (out / "tables").is_dir())
         raise ForensicsError(
-            f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
-            "kafka-forensics postmortem ARCHIVE... -o OUT."
+            f"{place_name(out)} is no output folder of a postmortem: it has no findings.json. Make"
+            " one with kafka-forensics postmortem ARCHIVE... -o OUT."
         )
     document = read_document(out / FINDINGS_FILE)
     # A week of a store and a redacted copy are written whole or not at all, and have no result.

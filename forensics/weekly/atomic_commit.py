@@ -23,8 +23,9 @@ STORE_FILE = "store.json"
 NOTES_FILE = "notes.yaml"
 # What to do with a store whose files are damaged.
 ADVICE = "Give the logs to `audit` again, with a new store."
+# For what is thrown away after a run.
+SCRATCH = ".scratch"
 _STAGED = ".new"
-_SCRATCH = ".scratch"
 _JOURNAL = ".commit.json"
 
 
@@ -111,7 +112,7 @@ class StoreFiles:
             folder = folder.parent
 
     def _clean_up(self) -> None:
-        for name in (_STAGED, _SCRATCH):
+        for name in (_STAGED, SCRATCH):
             shutil.rmtree(self.root / name, ignore_errors=True)
         self._unfinished_journal.unlink(missing_ok=True)
 
@@ -124,7 +125,7 @@ class Transaction:
         self._store = store
         # The folder of all that is staged, and one for what is thrown away after the run.
         self.staged = store.root / _STAGED
-        self.scratch = store.root / _SCRATCH
+        self.scratch = store.root / SCRATCH
         self.staged.mkdir(parents=True, exist_ok=True)
         self._deleted: set[str] = set()
 

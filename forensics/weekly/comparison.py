@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 from forensics.errors import ForensicsError
 from forensics.lib.intervals import Interval
+from forensics.lib.storage import display, is_remote
 from forensics.lib.text_format import parse_millis, span_text
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import open_run
+from forensics.run_output.remote_folder import local_folder
 from forensics.weekly.coverage_normalisation import format_count
 from forensics.weekly.iso_week import Week, week_of
 from forensics.weekly.notes import NO_NOTES, Notes
@@ -55,9 +57,9 @@ def load_window(text: str, store: Path | None = None) -> WeekSummary:
     """Sum up what a person has named: 2026-W46, FROM..TO, OUT or OUT@FROM..TO."""
     folder, at, window = text.rpartition("@")
     if at and ".." in window:
-        return _summarise_output(Path(folder), _parse_window(window), text)
-    if (Path(text) / "findings.json").is_file():
-        return _summarise_output(Path(text), None, text)
+        return _summarise_output(local_folder(folder), _parse_window(window), display(text))
+    if is_remote(text) or (Path(text) / "findings.json").is_file():
+        return _summarise_output(local_folder(text), None, display(text))
     if store is None:
         raise ForensicsError(
             f"{text} is no output folder of a postmortem. Name two such folders, or OUT@FROM..TO; "

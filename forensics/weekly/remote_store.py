@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from forensics.lib.storage import ObjectStore, display
+from forensics.weekly.atomic_commit import SCRATCH
 from forensics.weekly.store_lock import LOCK_FILE, lock_owner, wait_for_lock
 
 _JOURNAL = ".commit.tar"
@@ -39,7 +40,12 @@ def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> 
         folder = Path(scratch)
         _replay_journal(store)
         before = _download(store, folder)
-        yield folder
+        # A run that was killed has left there what its executors wrote.
+        store.remove_folder(SCRATCH)
+        try:
+            yield folder
+        finally:
+            store.remove_folder(SCRATCH)
         _upload_changes(store, folder, before)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from forensics import __version__
 from forensics.events.packs import Pack, open_pack
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
-from forensics.schemas import EVENTS
+from forensics.schemas import EVENTS, without_meanings
 
 # Raised when the same rules read the same lines in another way.
 _READER_VERSION = 1
@@ -39,7 +39,7 @@ def digest_rules(packs: Sequence[Pack]) -> RulesDigest:
     plugins = sorted(each.value for each in entry_points(group="kafka_forensics.detectors"))
     names = [name for name in _names(shipped)
              if name.startswith(_READING_FOLDERS) or name in _READING_FILES]  # fmt: skip
-    reading = [str(_READER_VERSION), str(EVENTS), *_describe(shipped, names)]
+    reading = [str(_READER_VERSION), str(without_meanings(EVENTS)), *_describe(shipped, names)]
     # Findings quote what rules mean and name the packs, so they depend on all files.
     finding = [__version__, *plugins, *_describe(shipped, _names(shipped))]
     for pack in packs:

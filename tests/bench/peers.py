@@ -94,7 +94,7 @@ def with_scan(folder: Path) -> int:
     scanner = load_scanner()
     splits = plan_reading([str(folder)]).splits
     scanner.reader.search_at_once(compile_patterns(splits))
-    return sum(len(batch) for split in splits for batch in scanner.scan(split))
+    return sum(map(len, scanner.scan_all(splits)))
 
 
 WAYS: dict[str, Callable[[Path], int]] = {

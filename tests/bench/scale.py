@@ -251,7 +251,7 @@ def run(out: Path, logs: Path | None) -> None:
         pa.Table.from_pylist([one.to_row() for one in files.values()], schema=FILES),
         settings.tables / "files",
     )
-    cluster = SparkEngine(settings.master)
+    cluster = SparkEngine(settings.exchange, settings.master)
     try:
         past = pipeline.rebuild_history(cluster, files, settings, say)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from forensics.cli.app import load_command
+from forensics.lib.yaml_with_lines import load_yaml
 from tests.spark.conftest import SAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -166,9 +169,51 @@ def test_the_workflow_is_one_to_github() -> None:
     checked([tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows", file])
 
 
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("github-workflows", "workflows/*.yaml"),
+        ("github-issue-forms", "ISSUE_TEMPLATE/*.yaml"),
+        ("github-issue-config", "ISSUE_TEMPLATE/config.yml"),
+    ],
+)
+def test_what_the_project_asks_of_github_is_such_as_github_takes(schema: str, pattern: str) -> None:
+    files = sorted((ROOT / ".github").glob(pattern))
+
+    assert files
+    checked([tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files])
+
+
 @pytest.mark.parametrize("name", ["cronjob.yaml", "rbac.yaml"])
 def test_manifests_are_what_kubernetes_asks_for(name: str) -> None:
     checked([tool("kubernetes-validate"), "--strict", EXAMPLES / "kubernetes" / name])
+
+
+def test_what_clusters_are_asked_for_are_commands() -> None:
+    """The words that the examples hand on are understood, and name a store for the output."""
+    manifest = load_yaml(EXAMPLES / "kubernetes/sparkapplication.yaml")
+    words = [list(manifest["spec"]["arguments"])]
+    dag = ast.parse((EXAMPLES / "airflow/kafka_forensics_on_spark.py").read_text())
+    named = {
+        one.targets[0].id: ast.literal_eval(one.value)
+        for one in ast.walk(dag)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
+    }
+    for one in ast.walk(dag):
+        if isinstance(one, ast.keyword) and one.arg in {"application_args", "arguments"}:
+            assert isinstance(one.value, ast.List)
+            words.append([
+                named[each.id] if isinstance(each, ast.Name) else ast.literal_eval(each)
+                for each in one.value.elts
+            ])  # fmt: skip
+    command = load_command(ROOT / "jobs/postmortem.py")
+
+    assert 3 == len(words)
+    for each in words:
+        given = [word for word in each if word != "postmortem"]
+        understood = command.make_context("postmortem", given)
+        assert str(understood.params["out"]).startswith("s3://team-sre/")
+        assert understood.params["archives"][0].startswith("s3://kafka-logs/")
 
 
 @pytest.mark.parametrize("where", ["standalone", "yarn", "kubernetes"])

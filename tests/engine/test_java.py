@@ -305,3 +305,78 @@ def test_a_limit_of_addresses_is_looked_at_first(
     else:
         with pytest.raises(JavaError, match=r"`ulimit -v` allows \d+ KB, and Spark needs about"):
             find_java(environ | {"SPARK_DRIVER_MEMORY": memory})
+
+
+def test_the_classes_that_were_kept_are_taken_by_the_java_that_kept_them(tmp_path: Path) -> None:
+    home, cache = install(tmp_path / "jdk", "21.0.1"), tmp_path / "cache"
+    environ = {"JAVA_HOME": str(home), "PATH": "", "XDG_CACHE_HOME": str(cache)}
+    kept = find_java(environ).kept_classes
+    assert kept is not None
+    assert kept.parent == cache / "kafka-forensics"
+    assert find_java(environ).options("", is_small=False) == []
+
+    kept.write_bytes(b"classes")
+
+    taken = f'"-XX:SharedArchiveFile={kept}"'
+    assert find_java(environ).options("-Xmx2g", is_small=False)[0] == taken
+    assert find_java(environ).options("-Xmx2g", is_small=True)[:2] == [
+        "-XX:TieredStopAtLevel=1", taken,
+    ]  # fmt: skip
+    # One that is about to keep them, or has others, takes none.
+    for own in ("-XX:ArchiveClassesAtExit=/tmp/x", "-XX:SharedArchiveFile=/x", "-Xshare:off"):
+        assert find_java(environ).options(own, is_small=False) == []
+    # Another build of Java loads other classes.
+    other = install(tmp_path / "other", "21.0.1")
+    assert find_java(environ | {"JAVA_HOME": str(other)}).kept_classes != kept
+
+
+def test_what_java_says_as_it_ends_is_kept_and_passed_on(tmp_path: Path) -> None:
+    home = install(tmp_path / "jdk", "21.0.1")
+    program = """
+import os, subprocess, sys
+from forensics.engine import java
+java._OUTPUT.open()
+found = java.find_java(os.environ)
+subprocess.run([found.launcher / "bin/java", "-fails"], check=False)
+print(java.last_words(1))
+print(java.last_words(-9))
+"""
+    script = home / "bin" / "java"
+    script.write_text(
+        script.read_text().replace(
+            "#!/bin/sh\n",
+            "#!/bin/sh\n"
+            'if [ "$1" = -fails ]; then\n'
+            "  printf 'warming up\\nError: no such thing: x\\n  at y\\n' >&2; exit 1\n"
+            "fi\n",
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "JAVA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+
+    error = "Error: no such thing: x"
+    killed = "Java was killed by SIGKILL, as the kernel does where memory runs out, and said before"
+    assert done.stdout.splitlines() == [f"Java ended, and said: {error}", f"{killed}: {error}"]
+    assert done.stderr.splitlines() == ["warming up", "Error: no such thing: x", "  at y"]
+
+
+def test_of_what_java_says_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = """
+        The Java thread stack size specified is too small. Specify at least 136k
+        Error: Could not create the Java Virtual Machine.
+        Error: A fatal exception has occurred. Program will exit.
+    """
+    monkeypatch.setattr(java._OUTPUT, "lines", said.splitlines())
+    monkeypatch.setattr(java, "_READ_SECONDS", 0)
+
+    assert java.last_words(None) == (
+        "Java ended, and said: The Java thread stack size specified is too small. Specify at least"
+        " 136k"
+    )
+
+    monkeypatch.setattr(java._OUTPUT, "lines", [])
+    assert java.last_words(-15) == "Java was killed by SIGTERM"
+    assert not java.last_words(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.engine.spark import _scratch_folder
+from forensics.engine.java import _scratch_folder
 from forensics.errors import ForensicsError
 
 

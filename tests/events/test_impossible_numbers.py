@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.engine.local import LocalEngine
+from forensics.events.event_columns import IMPOSSIBLE, _parse_captured, parse_column
 from forensics.events.file_accounts import FileAccount, sum_accounts
 from forensics.events.log_reader import LogReader
-from forensics.events.matcher import IMPOSSIBLE, _parse_captured, parse_column
 from forensics.events.packs import load_rule_set
 from forensics.events.rules import Rule
 from forensics.pipeline import finish_run, plan_archives, rebuild_history, scan_archives

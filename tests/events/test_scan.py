@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forensics.events import scan as scanning
+from forensics.events.scan import load_scanner
+from forensics.ingest.read_plan import plan_reading
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
 
@@ -40,7 +44,7 @@ def read(text: bytes, split_size: int) -> Scanned:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(texts, st.integers(40, 6000))
 def test_any_split_size_gives_the_same_accounts_and_events(text: bytes, split_size: int) -> None:
     whole, split = read(text, 64 << 20), read(text, split_size)
@@ -71,7 +75,7 @@ def counted(split_size: int) -> tuple[dict[str, int], Scanned]:
 
 
 @pytest.mark.parametrize(
-    "split_size", [pytest.param(1 << 10, marks=pytest.mark.slow), 64 << 10, 64 << 20]
+    "split_size", [pytest.param(5 << 10, marks=pytest.mark.slow), 64 << 10, 64 << 20]
 )
 def test_lines_are_what_wc_says_at_any_split_size(split_size: int, whole: Scanned) -> None:
     wanted, found = counted(split_size)
@@ -95,6 +99,26 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(whole: Scanned) -> No
         at = texts[event["file"]].find(text.split(b"\n")[0][:2000], event["offset"])
         assert (at == event["offset"]) != text.startswith(b"\t")
         assert lines[event["file"]][event["line"] - 1].startswith(text.split(b"\n")[0][:2000])
+
+
+@pytest.mark.parametrize(("pieces", "size"), [(1000, 32 << 20), (3, 32 << 20), (1000, 5000)])
+def test_files_that_are_matched_together_give_what_each_gives_alone(
+    pieces: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanner, splits = load_scanner(), plan_reading([str(LOGS)], 40_000).splits
+    alone = [str(row) for one in splits for rows in scanner.scan(one) for row in rows.to_pylist()]
+
+    monkeypatch.setattr(scanning, "_MATCH_BATCH_PIECES", pieces)
+    monkeypatch.setattr(scanning, "_MATCH_BATCH_BYTES", size)
+    together = [row for rows in scanner.scan_all(splits) for row in rows.to_pylist()]
+
+    assert len(splits) > 28
+    assert sorted(alone) == sorted(map(str, together))
+    offsets: dict[tuple[str, int], list[Any]] = {}
+    for row in together:
+        offsets.setdefault((row["file"], row["split"]), []).append(row["offset"])
+    # The events of a piece come in order, and before its account.
+    assert all(some == sorted(some) and last is None for *some, last in offsets.values())
 
 
 MESSAGES = "".join(

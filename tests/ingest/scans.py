@@ -82,7 +82,7 @@ def scan(
     packs = packs_to_json(open_packs((), patterns))
     work = plan_reading([str(path) for path in archives], split_size, limits)
     splits = [split for bundle in bundle_splits(work.splits, 2) for split in bundle]
-    batches = [batch for split in splits for batch in load_scanner(packs).scan(split)]
+    batches = list(load_scanner(packs).scan_all(splits))
     staged = pa.Table.from_batches(batches, schema=STAGED_SCHEMA).select(
         ["file", "split", "account"]
     )

@@ -7,7 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from forensics.parsing.time_statistics import MAX_KEPT, EpochRegression, EpochRegressions
+from forensics.parsing.time_statistics import (
+    MAX_KEPT,
+    EpochRegression,
+    EpochRegressions,
+    find_news,
+    list_states,
+)
 from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
@@ -18,10 +24,15 @@ def told(line: int, epoch: int | None, version: int | None = None, **more: Any) 
             "leader_epoch": epoch, "partition_epoch": version} | more  # fmt: skip
 
 
+def states(rows: list[Row]) -> pa.RecordBatch:
+    events = pa.RecordBatch.from_pylist(rows, schema=EVENTS)
+    return list_states(events, find_news(events))
+
+
 def found(rows: list[Row], size: int = 1000) -> list[EpochRegression]:
     falls = EpochRegressions()
     for at in range(0, len(rows), size):
-        falls.add(pa.RecordBatch.from_pylist(rows[at : at + size], schema=EVENTS))
+        falls.add(states(rows[at : at + size]))
     assert falls.count == len(falls.regressions)
     return falls.regressions
 
@@ -72,7 +83,7 @@ def test_each_writer_of_a_file_has_an_order_of_its_own(size: int, other: Row) ->
 def test_a_file_of_two_clusters_keeps_the_first_few() -> None:
     rows = [told(number, epoch, partition=number) for epoch in (9, 3) for number in range(80)]
     falls = EpochRegressions()
-    falls.add(pa.RecordBatch.from_pylist(rows, schema=EVENTS))
+    falls.add(states(rows))
 
     assert (80, MAX_KEPT) == (falls.count, len(falls.regressions))
     assert list(range(MAX_KEPT)) == [fall[1] for fall in falls.regressions]

@@ -314,13 +314,13 @@ def test_docs_writes_its_pages_twice_alike_and_takes_away_what_is_old(tmp_path: 
 
 
 def test_docs_never_writes_over_what_others_wrote(tmp_path: Path) -> None:
-    (tmp_path / "events.md").write_text("by hand\n")
+    (tmp_path / "tables.md").write_text("by hand\n")
 
     done = rules("docs", tmp_path)
 
     assert done.exit_code == 1
-    assert f"{tmp_path / 'events.md'} was not written by this command" in done.stderr
-    assert [path.name for path in tmp_path.rglob("*")] == ["events.md"]
+    assert f"{tmp_path / 'tables.md'} was not written by this command" in done.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["tables.md"]
 
 
 def test_schema_writes_the_schemas(tmp_path: Path) -> None:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +22,17 @@ import pytest
 from forensics.settings import Settings
 from tests.spark.truth import Truth
 
-SAMPLES = Path(__file__).parents[2] / "sample_logs"
+ROOT = Path(__file__).parents[2]
+# What `make dist-executors` packs.
+EXECUTORS = re.findall(r"^EXECUTORS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+UNUSED = re.compile(r"/(tests?|include|__pycache__)/")
+# Python runs this first wherever it finds it: it writes down where modules can come from.
+WITNESS = """
+import json, os, sys
+with open(os.path.join({folder!r}, str(os.getpid())), "w") as out:
+    json.dump(sys.path, out)
+"""
+SAMPLES = ROOT / "sample_logs"
 ARCHIVES = {"430-unclean": "logs", "282-flapping": "logs.tar.gz", "391-rolling": "logs.zip"}
 
 
@@ -81,3 +98,36 @@ def recorded(
 def run(request: pytest.FixtureRequest, recorded: Callable[[str], Run]) -> Run:
     """Give each sample's postmortem in turn."""
     return recorded(request.param)
+
+
+@pytest.fixture(scope="session")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing but what the guide asks for: a zip, an archive, and the job."""
+    folder = tmp_path_factory.mktemp("sent")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        job = opened.read("forensics/_data/jobs/postmortem.py")
+    (folder / "postmortem.py").write_bytes(job)
+    wheel.rename(folder / "kafka-forensics-0-py.zip")
+    (folder / "paths").mkdir()
+    (folder / "sitecustomize.py").write_text(WITNESS.format(folder=str(folder / "paths")))
+    with tarfile.open(folder / "executors.tar.gz", "w:gz", compresslevel=1) as packed:
+        packed.add(folder / "sitecustomize.py", "sitecustomize.py")
+        for name in EXECUTORS[0].split("|"):
+            for file in importlib.metadata.files(name) or ():
+                if ".." not in file.parts and not UNUSED.search(f"/{file}"):
+                    packed.add(Path(str(file.locate())), str(file))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has nothing: not even pip."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False, symlinks=True)
+    found = folder / "bin/python"
+    tried = subprocess.run([found, "-c", "import pyarrow"], capture_output=True, check=False)
+    assert tried.returncode
+    return found

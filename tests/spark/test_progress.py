@@ -47,7 +47,7 @@ def test_bytes_are_told_while_tasks_still_read(
     log.write_bytes(text * (SIZE // len(text)))
     splits = plan_reading([str(log)], 4 << 20).splits
     listener = Listener()
-    cluster = spark.SparkEngine("local[1]", listener)
+    cluster = spark.SparkEngine(str(tmp_path / "written"), "local[1]", listener)
     try:
         cluster.scan(splits, "", tmp_path / "staging/scan")
     finally:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forensics.engine import spark
-from forensics.engine.spark import ScanTasks
+from forensics.engine.spark import ScanTasks, open_spark
+from forensics.engine.task_files import TaskFiles
 from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.scan import STAGED_SCHEMA
 from forensics.ingest.read_plan import plan_reading
@@ -18,55 +18,23 @@ from forensics.ingest.read_plan import plan_reading
 SAMPLE = Path(__file__).parents[2] / "sample_logs/391-rebalances"
 
 
-def wrote(folder: Path, rows: int) -> None:
-    folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"line": range(rows)}), folder / f"part-{rows}.parquet")
-
-
-def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> None:
-    wrote(tmp_path / "attempts", 3)
-    wrote(tmp_path / "attempts", 4)
-
-    named = {"part-3.parquet": 3, "part-4.parquet": 4}
-    with pytest.raises(ForensicsError, match="and 7 of them are here") as told:
-        spark.keep_written(
-            tmp_path / "attempts", named | {"part-9.parquet": 1000}, tmp_path / "scan"
-        )
-    with pytest.raises(ForensicsError, match="and 0 of them are here"):
-        spark.keep_written(tmp_path / "nothing", named, tmp_path / "scan")
-    assert "must lie where the driver and all executors see the same files" in str(told.value)
-
-    spark.keep_written(tmp_path / "attempts", named, tmp_path / "scan")
-    assert sorted(path.name for path in (tmp_path / "scan").iterdir()) == sorted(named)
-
-
 def test_only_the_attempts_that_count_are_read(tmp_path: Path) -> None:
     splits = plan_reading([str(SAMPLE)]).splits[:2]
-    (tmp_path / "attempts").mkdir()
     first, second = (pa.record_batch({"id": [number]}) for number in range(2))
-    tasks = ScanTasks([splits[:1], splits[1:]], "", f"{tmp_path}/attempts", str(tmp_path), False)
-    lost = list(tasks([first]))
+    files = TaskFiles(str(tmp_path / "written"))
+    tasks = ScanTasks([splits[:1], splits[1:]], "", files.exchange, str(tmp_path), context=False)
+    lost = list(tasks(iter([first])))
     # What is tried again gives the same rows under another name; a killed attempt leaves half.
-    named = [row for batch in tasks([first, second]) for row in batch.to_pylist()]
-    (tmp_path / "attempts/part-00001-killed.parquet").write_bytes(b"PAR1")
-    wrote(tmp_path / "scan", 5)
+    named = [row for batch in tasks(iter([first, second])) for row in batch.to_pylist()]
+    (tmp_path / "written/killed.parquet").write_bytes(b"PAR1")
 
-    spark.keep_written(
-        tmp_path / "attempts", {row["name"]: row["rows"] for row in named}, tmp_path / "scan"
-    )
+    files.keep(tmp_path / "scan", STAGED_SCHEMA, [(row["name"], row["rows"]) for row in named])
 
     kept = pq.read_table(tmp_path / "scan")
     assert len(named) == 2
     assert lost[0]["rows"][0].as_py() == named[0]["rows"]
     assert len(kept) == sum(row["rows"] for row in named)
     assert kept.schema.equals(STAGED_SCHEMA)
-    assert not (tmp_path / "attempts").exists()
-
-
-def test_a_scan_of_nothing_leaves_an_empty_table(tmp_path: Path) -> None:
-    (tmp_path / "attempts").mkdir()
-    spark.keep_written(tmp_path / "attempts", {}, tmp_path / "scan")
-    assert pq.read_table(tmp_path / "scan").schema.equals(STAGED_SCHEMA)
 
 
 def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> None:
@@ -81,9 +49,17 @@ def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> No
         list(ScanTasks([splits], "", str(tmp_path), "", context=False)([first]))
 
 
-def test_a_bare_path_never_means_the_file_system_of_a_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", [True, False])
+def test_spark_connect_is_refused_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: bool
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    """Its sessions have no SparkContext, on which counting, describing and stopping tasks rest."""
+    remote = "sc://127.0.0.1:15002"
+    if variable:
+        monkeypatch.setenv("SPARK_REMOTE", remote)
 
-    assert f"file://{tmp_path}/out 1:2/tables" == spark._file_uri(Path("out 1:2/tables"))
+    with (
+        pytest.raises(ForensicsError, match=r"sc://.* no SparkContext"),
+        open_spark(str(tmp_path), None if variable else remote),
+    ):
+        pytest.fail("it was opened")

@@ -5,13 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import venv
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from forensics.engine import java
-from tests.spark.conftest import SAMPLES, Run
+from tests.spark.conftest import ROOT, SAMPLES, Run
 from tests.spark.standalone import SPARK, Standalone, cluster
 
 # Spark unpacks what --archives brings with these programs.
@@ -31,18 +27,8 @@ pytestmark = [
     ),
 ]
 
-ROOT = Path(__file__).parents[2]
 SUBMIT = ROOT / "docs/running/examples/standalone/submit.sh"
 SITE = Path(str(importlib.metadata.distribution("pyarrow").locate_file(""))).resolve()
-# What `make dist-executors` packs.
-EXECUTORS = re.findall(r"^EXECUTORS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-UNUSED = re.compile(r"/(tests?|include|__pycache__)/")
-# Python runs this first wherever it finds it: it writes down where modules can come from.
-WITNESS = """
-import json, os, sys
-with open(os.path.join({folder!r}, str(os.getpid())), "w") as out:
-    json.dump(sys.path, out)
-"""
 
 
 @dataclass(frozen=True)
@@ -52,39 +38,6 @@ class Done:
     code: int
     out: Path
     said: str
-
-
-@pytest.fixture(scope="module")
-def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with nothing but what the guide asks for: a zip, an archive, and the job."""
-    folder = tmp_path_factory.mktemp("sent")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as opened:
-        job = opened.read("forensics/_data/jobs/postmortem.py")
-    (folder / "postmortem.py").write_bytes(job)
-    wheel.rename(folder / "kafka-forensics-0-py.zip")
-    (folder / "paths").mkdir()
-    (folder / "sitecustomize.py").write_text(WITNESS.format(folder=str(folder / "paths")))
-    with tarfile.open(folder / "executors.tar.gz", "w:gz", compresslevel=1) as packed:
-        packed.add(folder / "sitecustomize.py", "sitecustomize.py")
-        for name in EXECUTORS[0].split("|"):
-            for file in importlib.metadata.files(name) or ():
-                if ".." not in file.parts and not UNUSED.search(f"/{file}"):
-                    packed.add(Path(str(file.locate())), str(file))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has nothing: not even pip."""
-    folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder, with_pip=False, symlinks=True)
-    found = folder / "bin/python"
-    tried = subprocess.run([found, "-c", "import pyarrow"], capture_output=True, check=False)
-    assert tried.returncode
-    return found
 
 
 @pytest.fixture(scope="module")

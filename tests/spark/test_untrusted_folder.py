@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 RUN = """
 from forensics.engine.spark import open_spark
 
-with open_spark("local[1]") as engine:
+with open_spark("written", "local[1]") as engine:
     print(engine.session.range(2).mapInArrow(lambda batches: batches, "id long").count())
 """
 

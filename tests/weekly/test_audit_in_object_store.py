@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,6 @@ from tests.weekly.audits import Audits, archives_in, ignore_message, open_local_
 from tests.weekly.shifted_logs import read_store
 
 pytestmark = pytest.mark.slow
-
-# What serves the bucket wants to know how long a thing is before it comes.
-os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 
 
 def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

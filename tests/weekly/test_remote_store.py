@@ -17,9 +17,6 @@ from tests.ingest.object_store import Bucket, serving
 
 pytestmark = pytest.mark.slow
 
-# What serves the bucket wants to know how long a thing is before it comes.
-os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
-
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:

@@ -20,7 +20,7 @@ from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory,
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions
-from forensics.lib.time_units import MILLISECOND, SECOND
+from forensics.lib.time_units import MILLISECOND, SECOND, to_arrow_timestamp
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.findings import Finding, severity_rank
 from forensics.settings import SEVERITIES
@@ -231,8 +231,8 @@ def _absence_interval(
     # The line by which it is up again belongs to the span that follows.
     returns = (
         span.evidence
-        for span in context.history.lanes.brokers.get(absence.broker, ())
-        if span.begin == absence.end and span.state == "up"
+        for span in (() if absence.end is None else context.spans_of(absence.broker, end, end))
+        if span.state == "up"
     )
     return FindingInterval(
         begin,
@@ -279,15 +279,15 @@ def _losses_of_leaders(
     """Return an interval for each loss of leaders: those that one broker led went together."""
     where = in_topics({name.rpartition("-")[0] for name in finding.partitions})
     where &= pc.field("previous_leader").is_valid() & ~pc.field("planned")
+    where &= pc.field("started_at") >= to_arrow_timestamp(finding.begin)
+    where &= pc.field("started_at") <= to_arrow_timestamp(finding.end)
     columns = ("topic", "partition", "previous_leader", "started_at", "ended_at")
-    rows = [
-        row
-        for row in context.each("outages", where, columns)
-        if finding.begin <= row["started_at"] <= finding.end
-        and partition_name(row) in finding.partitions
-    ]
+    named = frozenset(finding.partitions)
+    rows = [row for row in context.each("outages", where, columns) if partition_name(row) in named]
     rows.sort(key=lambda row: (row["previous_leader"], row["started_at"]))
-    leaderless = _leaderless(context, finding)
+    leaderless: dict[str, list[int]] = {}
+    for name, at in _leaderless(context, finding):
+        leaderless.setdefault(name, []).append(at)
     found: list[FindingInterval] = []
     for _, own in groupby(rows, key=lambda row: int(row["previous_leader"])):
         for run in sessions(own, lambda row: int(row["started_at"]), _TOGETHER):
@@ -296,7 +296,7 @@ def _losses_of_leaders(
             line = _nearest(finding.evidence, begin)
             brokers = frozenset({run[0]["previous_leader"]})
             names = {partition_name(row) for row in run}
-            empty = any(name in names and begin <= at <= end for name, at in leaderless)
+            empty = any(begin <= at <= end for name in names for at in leaderless.get(name, ()))
             recovered = recovery if end == finding.end else None
             kind = "no_leader" if empty else "led"
             found.append(FindingInterval(begin, end, brokers, line, recovered, kind=kind))
@@ -308,6 +308,7 @@ def _cuts(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
     where = in_topics({name.rpartition("-")[0] for name in finding.partitions})
     where &= pc.field("started_at").is_valid()
     columns = ("topic", "partition", "leader_epoch", "started_at")
+    named = frozenset(finding.partitions)
     starts = {
         (partition_name(row), row["leader_epoch"]): row["started_at"]
         for row in context.each("leadership", where, columns)
@@ -315,8 +316,7 @@ def _cuts(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
     rows = [
         row
         for row in context.each("cuts", where & pc.field("broker").is_valid(), (*columns, "broker"))
-        if finding.begin <= row["started_at"] <= finding.end
-        and partition_name(row) in finding.partitions
+        if finding.begin <= row["started_at"] <= finding.end and partition_name(row) in named
     ]
     rows.sort(key=lambda row: (row["broker"], row["started_at"]))
     found: list[FindingInterval] = []

@@ -6,6 +6,7 @@ could have taken over had gone before. What has no such part in the headline beg
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from forensics.detection.shared.absence_causes import (
 )
 from forensics.detection.shared.process_ends import END_WORDS
 from forensics.history.nodes.broker_states import Absence
+from forensics.history.partitions.observations import has_moment_between
+from forensics.lib.intervals import IntervalIndex, index_by
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND, to_iso
@@ -43,6 +46,7 @@ _OF_PARTITIONS = ("unclean-election", "offline-partitions", "truncation", "under
 _OF_CONTROLLERS = ("controller-lost", "controller-churn", "quorum-trouble", "slow-controller")
 _MAX_LINES = 3
 Place = Mapping[str, Any]
+_FindingsOfBrokers = Mapping[int, IntervalIndex[Finding]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,10 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:
-        chosen = [root for root in roots if root.absence is None or _is_reported(root, incidents)]
+        reporting = _index_by_broker(incidents)
+        chosen = [
+            one for one in roots if one.absence is None or _findings_about(reporting, one.absence)
+        ]
         chosen = _same_incident(headline, chosen)
     first: dict[tuple[str, str], _Root] = {}
     for root in sorted(chosen, key=lambda root: (root.begin, root.node, root.kind)):
@@ -107,12 +114,13 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
     }
     reasons = death_reasons(context)
     common = host_wide_absences(context) | no_quorum_absences(context)
+    reporting = _index_by_broker(findings)
     for absence in context.absences:
         if (absence.broker, absence.begin) in common:
             continue
         end = absence.end if absence.end is not None else context.logs_end
         node = broker_node(absence.broker)
-        told = next((one for one in findings if _is_about(one, absence)), None)
+        told = next(iter(_findings_about(reporting, absence)), None)
         kind, begin = _KINDS.get(absence.kind, "unknown"), absence.begin
         evidence: Sequence[Place] = absence.evidence
         why, line = reasons.get((absence.broker, absence.begin), ("", None))
@@ -166,22 +174,25 @@ def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) ->
                 yield _Root(kind, node, one.begin, one.end, one.evidence, one.id, delays=delays)
 
 
-def _is_about(finding: Finding, absence: Absence) -> bool:
-    if absence.broker not in finding.brokers or finding.detector not in _ABOUT_ABSENCES:
-        return False
-    return finding.begin - _EARLY <= absence.noticed and absence.begin <= finding.end + _EARLY
+def _index_by_broker(findings: Iterable[Finding]) -> _FindingsOfBrokers:
+    """Let the findings about absences be looked up by broker and time."""
+    return index_by(
+        (one for one in findings if one.detector in _ABOUT_ABSENCES),
+        lambda one: set(one.brokers),
+        lambda one: (one.begin - _EARLY, one.end + _EARLY),
+    )
+
+
+def _findings_about(index: _FindingsOfBrokers, absence: Absence) -> list[Finding]:
+    """Return the findings that tell of an absence, in their order."""
+    own = index.get(absence.broker)
+    return own.around(absence.begin, absence.noticed) if own else []
 
 
 _ABOUT_ABSENCES = (
     "flapping-broker", "broker-restart", "isolated-broker", "long-pause", "disk-failure",
     "rolling-restart",
 )  # fmt: skip
-
-
-def _is_reported(root: _Root, findings: Iterable[Finding]) -> bool:
-    """Return True if a finding of an incident is about this absence."""
-    absence = root.absence
-    return absence is not None and any(_is_about(one, absence) for one in findings)
 
 
 def _same_incident(headline: Finding, roots: Iterable[_Root]) -> list[_Root]:
@@ -202,9 +213,13 @@ def _of_partitions(
 ) -> list[_Root]:
     """Keep those whose leaving took a leader or a replica from the partitions of the headline."""
     names = {*headline.partitions, *(loss.partition for loss in headline.losses)}
-    taken = set(_leaders_lost(context, headline, names)) | set(
-        _replicas_lost(context, names, headline)
-    )
+    lost = {
+        *_leaders_lost(context, headline, names),
+        *_replicas_lost(context, names, headline),
+    }
+    taken: dict[int, list[int]] = defaultdict(list)
+    for broker, at in sorted(lost):
+        taken[broker].append(at)
     near = headline.begin - _EARLY, headline.end + _EARLY
     return [
         root
@@ -213,10 +228,10 @@ def _of_partitions(
         if (root.delays and root.begin <= near[1] and near[0] <= root.end)
         or (
             root.absence is not None
-            and any(
-                broker == root.absence.broker
-                and root.begin - _EARLY <= at <= min(root.end, root.begin + _DROPPED) + _EARLY
-                for broker, at in taken
+            and has_moment_between(
+                taken[root.absence.broker],
+                root.begin - _EARLY,
+                min(root.end, root.begin + _DROPPED) + _EARLY,
             )
         )
     ]

@@ -148,10 +148,8 @@ def _count_starts(context: DetectionContext, absence: Absence) -> tuple[int, str
     """
     spans = [
         span
-        for span in context.history.lanes.brokers.get(absence.broker, ())
+        for span in context.spans_of(absence.broker, absence.begin, absence.end)
         if span.state in _LIFE
-        and span.begin >= absence.begin
-        and (absence.end is None or span.begin <= absence.end)
     ]
     starts = sum(span.state == "starting" for span in spans)
     pairs = [(before.state, after.state) for before, after in pairwise(spans)]

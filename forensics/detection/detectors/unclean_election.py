@@ -496,8 +496,8 @@ def _describe_returns(
 ) -> Iterator[str]:
     """Say how soon those were back that had what was lost: what waiting would have cost."""
     owners = {loss.previous_leader for loss in losses} - {None}
-    for absence in context.absences:
-        if absence.broker in owners and absence.begin <= elected < (absence.end or 0):
+    for absence in context.absences_around(owners, elected, elected):
+        if absence.begin <= elected < (absence.end or 0):
             later = (absence.end or 0) - elected
             yield (
                 f"Broker {absence.broker}, which had them, was back {later / SECOND:.0f} s after "

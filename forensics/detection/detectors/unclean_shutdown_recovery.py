@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.requirements import LogRequirements
 from forensics.history.nodes.broker_states import Span
+from forensics.lib.intervals import IntervalIndex, index_by
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -24,6 +25,7 @@ _KINDS = ("stopped_unclean", "logs_loaded")
 _SHOWN = 40
 # The metadata log is short, and read long before those of the topics.
 _METADATA = "__cluster_metadata"
+_RowsOfNodes = Mapping[str | None, IntervalIndex[Row]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds("log_recovering", *_KINDS):
         return
     limits = context.limits[NAME]
-    rows, segments = context.events(*_KINDS), _count_segments(context)
+    rows, segments = map(_index_by_node, (context.events(*_KINDS), _count_segments(context)))
     for broker in sorted(context.history.lanes.brokers):
         run: list[_Start] = []
         for start in _read_starts(context, broker, rows, segments):
@@ -75,19 +77,23 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 
 def _read_starts(
-    context: DetectionContext, broker: int, rows: Sequence[Row], segments: Sequence[Row]
+    context: DetectionContext, broker: int, rows: _RowsOfNodes, segments: _RowsOfNodes
 ) -> Iterator[_Start]:
     """Yield each start of a broker with what its own log says about recovery in that time."""
-    node = broker_node(broker)
+    logged, counted = (index.get(broker_node(broker)) for index in (rows, segments))
     for begin, end, outcome in _start_spans(
         context.history.lanes.brokers[broker], context.logs_end
     ):
-        own = [row for row in rows if row["node"] == node and begin <= row["at"] <= end]
-        read = [row for row in segments if row["node"] == node and begin <= row["at"] <= end]
+        own = logged.around(begin, end) if logged else []
+        read = counted.around(begin, end) if counted else []
         loaded = [row["duration_ms"] for row in own if row["kind"] == "logs_loaded"]
         lines = (*own, *(row for row in read if row["text"]))[:_SHOWN]
         count = sum(row["segments"] for row in read)
         yield _Start(broker, begin, end, outcome, lines, count, max(loaded, default=None))
+
+
+def _index_by_node(rows: Iterable[Row]) -> _RowsOfNodes:
+    return index_by(rows, lambda row: (row["node"],), lambda row: (row["at"], row["at"]))
 
 
 def _start_spans(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | None]]:

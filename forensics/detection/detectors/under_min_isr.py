@@ -17,6 +17,7 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
+from forensics.lib.intervals import IntervalIndex
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
@@ -82,11 +83,10 @@ def _find_shortages(context: DetectionContext, min_isr: MinIsr) -> list[_Shortag
     # A partition without a leader is offline, which has a detector; an ISR may name no leader.
     led = pc.field("leader").is_null() | (pc.field("leader") >= 0)
     where = (size < min_isr.largest) & (size > 0) & led & pc.field("started_at").is_valid()
-    stops = [
-        (one.broker, one.begin - gap, (context.logs_end if one.end is None else one.end) + gap)
-        for one in context.absences
-        if one.kind == "controlled"
-    ]
+    stops = IntervalIndex(
+        (one for one in context.absences if one.kind == "controlled"),
+        lambda one: (one.begin - gap, (context.logs_end if one.end is None else one.end) + gap),
+    )
     assignments = read_assignments(context)
     shortages: dict[int, _Shortage] = {}
     for row in context.each("isr", where, [*_COLUMNS, "evidence"]):
@@ -94,7 +94,7 @@ def _find_shortages(context: DetectionContext, min_isr: MinIsr) -> list[_Shortag
         missing = set(replicas_of(assignments, row)) - set(row["isr"])
         if least is None or len(row["isr"]) >= least:
             continue
-        stopped = {broker for broker, first, last in stops if first <= begin <= last}
+        stopped = {one.broker for one in stops.around(begin, begin)}
         if missing and missing <= stopped:
             continue
         end = max(begin, context.logs_end if row["ended_at"] is None else row["ended_at"])

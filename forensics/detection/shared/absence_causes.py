@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, once_per_run
 from forensics.detection.shared.process_ends import ends_of_absence
-from forensics.history.nodes.broker_states import Absence
-from forensics.lib.node_ids import broker_id, broker_node
+from forensics.history.nodes.broker_states import FOREVER, Absence
+from forensics.lib.intervals import IntervalIndex, index_by
+from forensics.lib.node_ids import broker_id, broker_ids, broker_node
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
 from forensics.lib.whole_numbers import whole_number
@@ -151,26 +152,24 @@ def death_reasons(context: DetectionContext) -> dict[tuple[int, int], tuple[str,
     for absence in context.absences:
         for end in ends_of_absence(context, absence)[:1]:
             found[absence.broker, absence.begin] = end.reason, end.row
-    rows = context.events(*kinds) if crashes else ()
+    rows = _index_by_broker(context.events(*kinds) if crashes else ())
     for absence in crashes:
+        begin, last = absence.begin - _LAST_WORDS, absence.begin + _LAST_WORDS
         # What it logs as it is started again is not why it ended.
-        starts = [
-            span.begin
-            for span in context.history.lanes.brokers.get(absence.broker, ())
-            if span.state in ("starting", "recovering") and span.begin >= absence.begin
-        ]
-        last = absence.begin - _LAST_WORDS, min([absence.begin + _LAST_WORDS, *starts])
-        near = [
-            row
-            for row in rows
-            if broker_id(row["node"]) == absence.broker and last[0] <= row["at"] <= last[1]
-        ]
+        start = context.next_start(absence.broker, absence.begin)
+        own = rows.get(absence.broker)
+        near = own.around(begin, last if start is None else min(last, start)) if own else ()
         for reason, row in ((_reason(row), row) for row in near):
             known = found.get((absence.broker, absence.begin))
             rank = _REASONS.index(known[0]) if known and known[0] in _REASONS else len(_REASONS)
             if _REASONS.index(reason) < rank:
                 found[absence.broker, absence.begin] = reason, row
     return found
+
+
+def _index_by_broker(rows: Iterable[Row]) -> dict[int, IntervalIndex[Row]]:
+    """Let the events of each broker be looked up by their times."""
+    return index_by(rows, lambda row: broker_ids([row["node"]]), lambda row: (row["at"], row["at"]))
 
 
 # A process that ends itself does so within that of the error. The surest reasons come first.
@@ -214,22 +213,17 @@ def _is_about_settings(row: Row) -> bool:
 
 def failed_starts(context: DetectionContext, absence: Absence) -> FailedStarts:
     """Look at the starts within an absence: each but the one that ended it came to nothing."""
-    spans = [
-        span
-        for span in context.history.lanes.brokers.get(absence.broker, ())
-        if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
-    ]
+    spans = context.spans_of(absence.broker, absence.begin, absence.end)
     begins = [span.begin for span in spans if span.state == "starting"]
     failed = sum(
         before.state in _STARTING and after.state not in (*_STARTING, "up", "unknown")
         for before, after in pairwise(spans)
     )
     rows: dict[int, Row] = {}
-    for row in _fatal_errors(context) if failed else ():
+    own = _fatal_errors(context).get(absence.broker) if failed and begins else None
+    end = FOREVER if absence.end is None else absence.end
+    for row in own.around(min(begins), end) if own else ():
         number = sum(begin <= row["at"] for begin in begins)
-        ends = absence.end is None or row["at"] <= absence.end
-        if broker_id(row["node"]) != absence.broker or not number or not ends:
-            continue
         # The first error of a start that says why.
         if number not in rows or (row["detail"] and not rows[number]["detail"]):
             rows[number] = row
@@ -237,11 +231,12 @@ def failed_starts(context: DetectionContext, absence: Absence) -> FailedStarts:
 
 
 @once_per_run
-def _fatal_errors(context: DetectionContext) -> list[Row]:
+def _fatal_errors(context: DetectionContext) -> dict[int, IntervalIndex[Row]]:
     columns = [*EVIDENCE_COLUMNS, "kind", "error", "detail"]
     where = (pc.field("kind") == "process_failed") & pc.field("ts").is_valid()
     rows = context.rows("events", where, columns)
-    return sorted(rows, key=lambda row: (row["at"], row["file"], row["line"]))
+    ordered = sorted(rows, key=lambda row: (row["at"], row["file"], row["line"]))
+    return _index_by_broker(ordered)
 
 
 @once_per_run

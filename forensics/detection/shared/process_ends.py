@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.intervals import IntervalIndex, index_by
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 
@@ -208,11 +209,7 @@ def ends_of_absence(context: DetectionContext, absence: Absence) -> list[Process
     if absence.kind not in (*_AWAY, "controlled"):
         return []
     low, high = _bracket(context, absence)
-    near = [
-        end
-        for end in _read_process_ends(context)
-        if end.broker == absence.broker and end.reason in allowed and end.is_between(low, high)
-    ]
+    near = [end for end in _ends_between(context, absence, low, high) if end.reason in allowed]
     # That a machine was lost says nothing if the broker on it was stopped in order before.
     return sorted(near, key=lambda end: (REASONS.index(end.reason), _order(end)))
 
@@ -220,26 +217,32 @@ def ends_of_absence(context: DetectionContext, absence: Absence) -> list[Process
 def disk_lines_of_absence(context: DetectionContext, absence: Absence) -> list[Row]:
     """Return what the kernel says of the disks of a broker's machine as it went."""
     low, high = _bracket(context, absence)
-    return [
-        end.row
-        for end in _read_process_ends(context)
-        if end.broker == absence.broker
-        and end.reason == "host-disk"
-        and end.is_between(low - _AFTER, high)
-    ]
+    ends = _ends_between(context, absence, low - _AFTER, high)
+    return [end.row for end in ends if end.reason == "host-disk"]
+
+
+def _ends_between(
+    context: DetectionContext, absence: Absence, low: int, high: int
+) -> Iterator[ProcessEnd]:
+    index = _dated_ends(context).get(absence.broker)
+    near = index.around(low, high) if index else ()
+    return (end for end in near if end.is_between(low, high))
+
+
+@once_per_run
+def _dated_ends(context: DetectionContext) -> dict[int, IntervalIndex[ProcessEnd]]:
+    return index_by(
+        (end for end in _read_process_ends(context) if end.moments),
+        lambda end: () if end.broker is None else (end.broker,),
+        lambda end: (min(end.moments), max(end.moments)),
+    )
 
 
 def _bracket(context: DetectionContext, absence: Absence) -> tuple[int, int]:
     """Return between which moments the process ended that an absence is about."""
     low, high = absence.begin_bracket or (absence.begin, absence.begin + _AFTER)
     high = max(high, absence.begin)
-    spans = context.history.lanes.brokers.get(absence.broker, ())
-    starts = [
-        span.begin
-        for span in spans
-        if span.state in ("starting", "recovering") and span.begin >= absence.begin
-    ]
-    first = min(starts, default=None)
+    first = context.next_start(absence.broker, absence.begin)
     high += _SLACK
     return min(low, absence.begin) - _SLACK, high if first is None else min(high, first + SECOND)
 

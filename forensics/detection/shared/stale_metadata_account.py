@@ -34,9 +34,10 @@ from forensics.detection.shared.leader_handovers import (
 )
 from forensics.detection.shared.leader_moves import LeaderMove
 from forensics.detection.shared.stale_metadata_episodes import Episode
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import FOREVER, Absence
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.intervals import IntervalIndex, index_by
 from forensics.lib.time_units import SECOND
 
 # The clocks of clients, which nothing corrects, and those of nodes may be off by this much.
@@ -129,7 +130,7 @@ class Account:
             and absence.begin <= begin
             and (absence.end is None or absence.end >= end)
             and not any(absence.begin <= at <= end for at in own)
-            for absence in _absences_of(self.context).get(broker, ())
+            for absence in _absences_between(self.context, broker, begin, end)
         )
 
     @cached_property
@@ -170,7 +171,7 @@ class Account:
         last = self.context.last_logged.get(node)
         since = min([moment, *(one.begin for one in self.absences)])
         away = any((one.end is None or one.end >= since) and one.kind != "pause"
-                   for one in _absences_of(self.context).get(broker, ()))  # fmt: skip
+                   for one in _absences_between(self.context, broker, since, FOREVER))  # fmt: skip
         if last is None or away:
             return False
         settled = self.context.limits["stale-metadata"]["settled"] * SECOND
@@ -289,12 +290,20 @@ class Account:
 
 
 @once_per_run
-def _absences_of(context: DetectionContext) -> Mapping[int, list[Absence]]:
+def _absences_of(context: DetectionContext) -> Mapping[int, IntervalIndex[Absence]]:
     """Return the absences of each broker, in order."""
-    found: dict[int, list[Absence]] = {}
-    for absence in sorted(context.absences, key=lambda one: one.begin):
-        found.setdefault(absence.broker, []).append(absence)
-    return found
+    return index_by(
+        sorted(context.absences, key=lambda one: one.begin),
+        lambda one: (one.broker,),
+        lambda one: (one.begin, FOREVER if one.end is None else one.end),
+    )
+
+
+def _absences_between(
+    context: DetectionContext, broker: int, begin: int, end: int
+) -> Sequence[Absence]:
+    own = _absences_of(context).get(broker)
+    return own.around(begin, end) if own else ()
 
 
 def absence_behind(context: DetectionContext, move: LeaderMove) -> Absence | None:
@@ -302,11 +311,7 @@ def absence_behind(context: DetectionContext, move: LeaderMove) -> Absence | Non
     near = context.limits["stale-metadata"]["near"] * SECOND
     if move.previous is None:
         return None
-    found = [
-        one
-        for one in _absences_of(context).get(move.previous, ())
-        if one.begin <= move.start + near and (one.end is None or one.end >= move.start - near)
-    ]
+    found = _absences_between(context, move.previous, move.start - near, move.start + near)
     # Of two the one that was under way.
     return min(found, key=lambda one: abs(one.begin - move.start), default=None)
 

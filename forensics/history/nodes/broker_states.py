@@ -14,6 +14,9 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import Any, TypedDict, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from forensics.lib.arrow_io import SIGHTING
 from forensics.lib.intervals import Interval, IntervalIndex
 from forensics.lib.time_units import SECOND
@@ -133,6 +136,7 @@ class Absences:
         by_broker: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
         for place, absence in enumerate(self.all):
             by_broker[absence.broker].append((place, absence))
+        self._own = {broker: [one for _, one in own] for broker, own in by_broker.items()}
         self._of = {
             broker: IntervalIndex(own, lambda one: one[1].span) for broker, own in by_broker.items()
         }
@@ -146,6 +150,49 @@ class Absences:
             for one in self._of[broker].around(begin, end)
         ]
         return [absence for _, absence in sorted(found, key=itemgetter(0))]
+
+    def meet(
+        self, broker: int, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Tell of many times, which may be as many as rows, whether the broker was away in them."""
+        own = sorted((one.begin, _until(one)) for one in self._own.get(broker, ()))
+        if not own:
+            return np.zeros(len(begins), np.bool_)
+        starts, untils = np.array(own, np.int64).T
+        # Of those that began before the end, some lasted until after the begin.
+        last = np.searchsorted(starts, ends) - 1
+        found: npt.NDArray[np.bool_] = (last >= 0) & (np.maximum.accumulate(untils)[last] > begins)
+        return found
+
+    def summary(self, broker: int | None) -> AbsenceSummary:
+        """Return what all absences of a broker come to."""
+        if broker not in self._summaries:
+            own = self._own.get(broker, []) if broker is not None else []
+            stops = [one for one in own if one.kind == "controlled"]
+            self._summaries[broker] = AbsenceSummary(
+                next((one.kind for one in own if one.end is None), None),
+                max(map(_until, stops), default=0),
+                max((_until(one) for one in stops if one.start_failed), default=0),
+            )
+        return self._summaries[broker]
+
+    @cached_property
+    def _summaries(self) -> dict[int | None, AbsenceSummary]:
+        return {}
+
+
+@dataclass(frozen=True)
+class AbsenceSummary:
+    """The kind of the absence that did not end, and until when the orderly stops lasted."""
+
+    open_kind: str | None
+    stopped_until: int
+    # those of them after which a start failed
+    failed_until: int
+
+
+def _until(absence: Absence) -> int:
+    return FOREVER if absence.end is None else absence.end
 
 
 def build_broker_lanes(

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.log_coverage import SERVER_ROLES, logged_between
+from forensics.history.log_coverage import SERVER_ROLES, span_as_logged
 from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order, evidence_of
 from forensics.history.nodes.controller_terms import (
     CONTROLLER_KINDS,
@@ -30,10 +33,11 @@ from forensics.history.nodes.controller_terms import (
     find_epoch_conflicts,
     find_terms,
 )
-from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.arrow_io import SIGHTING, is_any_of, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_node
-from forensics.lib.time_units import MILLISECOND, SECOND
+from forensics.lib.time_units import MILLISECOND, SECOND, to_datetime
 from forensics.lib.whole_numbers import whole_number
+from forensics.schemas import EVENTS
 
 _QUORUM_KINDS = ("raft_transition", "raft_vote", "raft_election_timed_out")
 _LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
@@ -49,10 +53,11 @@ _WAKES = 600 * SECOND
 # Or that show how a voter left its leader, or that one; old versions do not name the state before.
 _LEFT = (*LEADS, *FOLLOWS, None)
 _FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
-_MAX_LOOKS = 300
 _COLUMNS = (*SIGHTING, "text", "rule")
 
 Row = dict[str, Any]
+Times = npt.NDArray[np.int64]
+_NOWHERE = (np.array([], np.int64), np.array([], np.int32))
 
 
 def build_process_lanes(
@@ -70,12 +75,18 @@ def build_process_lanes(
 
 
 class TableWitnesses:
-    """Looks up in the table of events what shows the ends of controllers, of the first at least."""
+    """Looks up in the table of events what shows the ends of controllers.
 
-    def __init__(self, events: Path, clocks: Clocks, servers: Sequence[str]) -> None:
-        """Look into the logs of some brokers and controllers."""
+    A quorum may lose its leader thousands of times: the table is read once for all of them.
+    """
+
+    def __init__(
+        self, events: Path, clocks: Clocks, servers: Sequence[str], terms: Sequence[ControllerTerm]
+    ) -> None:
+        """Look into the logs of some brokers and controllers, for the ends of these terms."""
         self.events, self.clocks, self.servers = events, clocks, servers
-        self._looks = 0
+        self._nodes = {term.node for term in terms}
+        self._ids = {term.controller for term in terms if term.controller is not None}
 
     @cached_property
     def _epochs(self) -> frozenset[int]:
@@ -91,43 +102,93 @@ class TableWitnesses:
 
     def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         """Return the first line, between two moments, of a node whose connection to it broke."""
-        others = [other for other in self.servers if other != node]
-        if not others or id_ is None or self._is_over_budget():
+        spans = {
+            other: span_as_logged(self.clocks, other, begin - SECOND, end + SECOND)
+            for other in self.servers
+            if other != node
+        }
+        lost, times = self._losses
+        if not spans or id_ is None or not len(lost):
             return None
-        where = reduce(or_, (self._logged(other, begin, end) for other in others))
-        where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
+        first = np.searchsorted(times, min(low for low, _ in spans.values()), "right")
+        last = np.searchsorted(times, max(high for _, high in spans.values()))
+        near = lost.slice(first, max(0, last - first)).filter(pc.field("peer") == id_)
+        rows = (
+            row
+            for row in self._rows(near.to_batches())
+            if row["node"] in spans
+            and spans[row["node"]][0] < row["ts"] < spans[row["node"]][1]
+            and begin <= row["at"] <= end
+        )
+        return min(rows, key=event_order, default=None)
+
+    @cached_property
+    def _losses(self) -> tuple[pa.Table, Times]:
+        """The lines of connections to controllers that broke, and their times, in this order."""
+        where = pc.field("kind").isin(_LOST) & is_any_of("peer", self._ids)
         # A request that waited for long was lost with a wait, not with the connection.
         waited = pc.field("duration_ms") >= _IN_FLIGHT_MS
-        where &= ~pc.coalesce(waited, pc.scalar(False))
+        where &= ~pc.coalesce(waited, pc.scalar(False)) & pc.field("ts").is_valid()
         stopped = pc.match_substring(pc.field("detail"), _OWN_STOP)
         where &= ~pc.coalesce(stopped, pc.scalar(False))
-        rows = (row for row in self._rows(self._batches(where)) if begin <= row["at"] <= end)
-        return min(rows, key=event_order, default=None)
+        schema = pa.schema([EVENTS.field(name) for name in (*_COLUMNS, "peer")])
+        found = pa.Table.from_batches(read_batches(self.events, schema.names, where), schema)
+        found = found.sort_by("ts").combine_chunks()
+        return found, found["ts"].cast(pa.int64()).to_numpy()
 
     def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
         """Return the first and the last event that a node logged between two moments."""
-        ends: list[Row] = []
-        if self._is_over_budget():
-            return None
-        for batch in self._batches(self._logged(node, begin, end)):
-            # A term may be as long as the archive: of each batch only its ends are unpacked.
-            times = batch["ts"].cast(pa.int64())
-            bounds = pc.min_max(times)
-            at_ends = pc.or_(pc.equal(times, bounds["min"]), pc.equal(times, bounds["max"]))
-            ends += self._rows([batch.filter(at_ends)])
-        ends = sorted((row for row in ends if begin <= row["at"] < end), key=event_order)
-        return (ends[0], ends[-1]) if ends else None
+        times, groups = self._places.get(node, _NOWHERE)
+        low, high = span_as_logged(self.clocks, node, begin - SECOND, end + SECOND)
+        span = slice(np.searchsorted(times, low, "right"), np.searchsorted(times, high))
+        ends = self._ends(node, times[span], begin, end)
+        held = np.unique(groups[span][np.isin(times[span], ends)])
+        parts = [self._groups[group] for group in held]
+        where = (pc.field("node") == node) & is_any_of("ts", map(to_datetime, ends))
+        rows = (
+            row
+            for part in parts
+            for row in self._rows(part.to_batches(columns=list(_COLUMNS), filter=where))
+        )
+        found = sorted((row for row in rows if begin <= row["at"] < end), key=event_order)
+        return (found[0], found[-1]) if found else None
 
-    def _is_over_budget(self) -> bool:
-        """Count a look; each reads the table anew, and a quorum may lose its leader for days."""
-        self._looks += 1
-        return self._looks > _MAX_LOOKS
+    def _ends(self, node: str, times: Times, begin: int, end: int) -> list[int]:
+        """Return the first and the last of some times as logged that lie between two moments."""
+        model = self.clocks.models.get(node)
+        if model is not None and model.steps:
+            # Around a step only the lines tell which of them are the ends.
+            return [int(at) for at in np.unique(times)]
+        found = set()
+        for ordered in (times, times[::-1]):
+            inside = (at for at in ordered if begin <= self.clocks.correct(node, int(at)) < end)
+            found |= {int(at) for at in islice(inside, 1)}
+        return sorted(found)
 
-    def _logged(self, node: str, begin: int, end: int) -> pc.Expression:
-        return logged_between(self.clocks, node, begin - SECOND, end + SECOND)
+    @cached_property
+    def _groups(self) -> Sequence[ds.Fragment]:
+        files = ds.dataset(self.events, format="parquet").get_fragments()
+        return [group for file in files for group in file.split_by_row_group()]
 
-    def _batches(self, where: pc.Expression) -> Iterator[pa.RecordBatch]:
-        return (batch for batch in read_batches(self.events, list(_COLUMNS), where) if len(batch))
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[Times, npt.NDArray[np.int32]]]:
+        """For each node that was a controller the times of its events, and in which row group."""
+        found: dict[str, list[tuple[Times, int]]] = defaultdict(list)
+        where = is_any_of("node", self._nodes) & pc.field("ts").is_valid()
+        for number, group in enumerate(self._groups if self._nodes else ()):
+            table = group.to_table(columns=["node", "ts"], filter=where)
+            for node in pc.unique(table["node"]).to_pylist():
+                own = table["ts"].filter(pc.equal(table["node"], node)).cast(pa.int64())
+                found[node].append((own.to_numpy(), number))
+        places = {}
+        for node, parts in found.items():
+            times = np.concatenate([own for own, _ in parts])
+            groups = np.repeat(
+                np.array([number for _, number in parts], np.int32), [len(own) for own, _ in parts]
+            )
+            order = np.argsort(times, kind="stable")
+            places[node] = (times[order], groups[order])
+        return places
 
     def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         for row in iter_rows(batches, _COLUMNS):
@@ -154,14 +215,14 @@ class ControllerHistory:
                 starts[row["node"]].append(row["at"])
         rows = _read_controller_events(events, clocks)
         servers = [node for node, role in roles.items() if role in SERVER_ROLES]
-        self._witnesses = TableWitnesses(events, clocks, servers)
+        self.terms = find_terms(rows)
+        self._witnesses = TableWitnesses(events, clocks, servers, self.terms)
         self._known = TermEvents(
             sorted(rows, key=event_order),
             starts=starts,
             witnesses=self._witnesses,
             fetch_timeout=_read_fetch_timeout(events),
         )
-        self.terms = find_terms(rows)
         self._deposed = find_deposed(self.terms, self._known)
         self.void = DeposedControllers.from_terms(self._deposed, self.terms, clocks)
 

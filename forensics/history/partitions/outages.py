@@ -78,9 +78,9 @@ def _read_pieces(leadership: Path, absences: Absences) -> Iterator[_Outage]:
             pc.if_else(unknown, batch["started_at"].cast(pa.int64()), FOREVER),
         ).to_numpy()
         hit = leaders == -1
-        for absence in absences.all:
-            until = FOREVER if absence.end is None else absence.end
-            hit |= (leaders == absence.broker) & (begins < until) & (ends > absence.begin)
+        for broker in np.unique(leaders).tolist():
+            led = leaders == broker
+            hit[led] |= absences.meet(broker, begins[led], ends[led])
         hit &= begins < ends
         chosen = np.flatnonzero(hit)
         for row, begin, end in zip(
@@ -160,10 +160,10 @@ def _is_planned(outage: _Outage, absences: Absences) -> bool:
         return False
     if outage.end - outage.begin <= _HANDOVER:
         return outage.stopped
+    if outage.end == FOREVER:
+        return _is_planned_for_good(outage.begin, replicas, absences)
     away = absences.around(replicas, outage.begin, outage.end)
     stops = [one for one in away if one.kind == "controlled"]
-    if outage.end == FOREVER and {one.broker for one in stops if one.end is None} >= replicas:
-        return bool(replicas)
     window = (outage.begin, outage.end)
     near = [one for one in stops if one.begin < outage.end and (one.end or FOREVER) > outage.begin]
     # Nobody plans that a broker does not come up again.
@@ -178,3 +178,18 @@ def _is_planned(outage: _Outage, absences: Absences) -> bool:
         if 2 * total_length(clip(own, window)) < window[1] - window[0]:
             return False
     return True
+
+
+def _is_planned_for_good(begin: int, replicas: set[int | None], absences: Absences) -> bool:
+    """Return what `_is_planned` says of an outage that the logs saw no end of.
+
+    It meets all later absences, of which there may be thousands, and only those count that did not
+    end either: of such a time all others are nothing.
+    """
+    known = [absences.summary(broker) for broker in replicas]
+    if all(one.open_kind == "controlled" for one in known):
+        return bool(replicas)
+    stopped = any(one.stopped_until > begin for one in known)
+    # Nobody plans that a broker does not come up again.
+    failed = any(one.failed_until > begin for one in known)
+    return stopped and not failed and all(one.open_kind is not None for one in known)

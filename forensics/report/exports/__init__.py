@@ -13,7 +13,7 @@ from forensics.report.exports import (
     prometheus,
     timesketch,
 )
-from forensics.report.exports.tables import write_csv, write_parquet
+from forensics.report.exports.tables import write_csv, write_parquet, write_views
 from forensics.run_output.reader import RunOutput
 
 # Formats that are one text, written piece by piece; the flag asks for more: of the timelines for
@@ -27,6 +27,7 @@ TEXT_FORMATS: dict[str, Callable[[RunOutput, bool], Iterator[str]]] = {
     "webhook": messages.write_webhook,
     "grafana": grafana.write,
     "prometheus": prometheus.write,
+    "sql": write_views,
 }
 # Formats that are a folder with a file a table.
 FOLDER_FORMATS = {"csv": write_csv, "parquet": write_parquet}

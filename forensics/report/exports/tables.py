@@ -1,10 +1,11 @@
-"""The tables for spreadsheets and notebooks: one CSV or Parquet file a table."""
+"""The tables for spreadsheets, notebooks and databases: one file a table, or a view of each."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.lib.storage import write_atomically
+from forensics.lib.storage import absolute, write_atomically
 from forensics.lib.text_safety import visible
+from forensics.run_output.integrity import FINDINGS_FILE
 from forensics.run_output.reader import RunOutput
+from forensics.schemas import TABLES, describe
 
 TEXT = pa.string()
 FINDINGS = pa.schema(
@@ -24,6 +27,16 @@ FINDINGS = pa.schema(
 )
 # What begins a formula in a spreadsheet, also in full-width forms.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Of findings.json, in DuckDB's words.
+_FINDING_TYPES = {
+    **dict.fromkeys(FINDINGS.names, "VARCHAR"),
+    **dict.fromkeys(("from", "to"), "TIMESTAMPTZ"),
+    **{name: ["VARCHAR"] for name in ("partitions", "clients", "actions")},
+    "brokers": ["INTEGER"],
+    "measures": "JSON",
+    "evidence": [{"file": "VARCHAR", "line": "BIGINT", "text": "VARCHAR"}],
+}
+_LARGE = f"maximum_object_size = {128 << 20}"
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -40,6 +53,38 @@ def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[
 def write_parquet(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
     """Write tables as single Parquet files, with all values as they were read."""
     return _write_each(run, folder, wanted, "parquet", _parquet)
+
+
+def write_views(run: RunOutput, _more: bool = False) -> Iterator[str]:
+    """Write SQL for DuckDB: a view of each table where it lies, with what its columns mean."""
+    folder = absolute(str(run.folder))
+    for name in sorted(set(table_names(run)) & set(TABLES)):
+        files = _sql_text(f"{_literal(folder)}/tables/{name}/*.parquet")
+        yield f"CREATE OR REPLACE VIEW {name} AS FROM read_parquet({files});\n"
+        schema = TABLES[name]
+        yield f"COMMENT ON VIEW {name} IS {_sql_text(describe(schema))};\n"
+        for field in schema:
+            meaning = _sql_text(describe(field))
+            yield f'COMMENT ON COLUMN {name}."{field.name}" IS {meaning};\n'
+    document = _sql_text(f"{_literal(folder)}/{FINDINGS_FILE}")
+    shape = _sql_text(json.dumps([_FINDING_TYPES]))
+    yield "CREATE OR REPLACE VIEW findings AS WITH document AS (FROM read_json("
+    yield f"{document}, columns = {{findings: 'JSON'}}, {_LARGE})), rows AS ("
+    yield f"SELECT unnest(from_json(findings, {shape})) AS row FROM document)"  # noqa: S608
+    yield " SELECT unnest(row) FROM rows;\n"
+
+
+def _literal(path: str) -> str:
+    """Return a path in which no character stands for others.
+
+    >>> _literal("/logs/[a]*")
+    '/logs/[[]a][*]'
+    """
+    return re.sub(r"[*?[]", r"[\g<0>]", path)
+
+
+def _sql_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def safe_cell(value: object) -> object:

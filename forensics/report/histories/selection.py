@@ -51,7 +51,7 @@ def check_selection(wanted: Selection) -> None:
 def find_shown_time(run: RunOutput, wanted: Selection) -> ShownTime:
     """Return the time that was asked for, within that of the logs."""
     if not run.window:
-        raise ForensicsError(f"{run.folder}: no line in it has a time, so there is no timeline.")
+        raise ForensicsError(f"{run.place}: no line in it has a time, so there is no timeline.")
     first, last = run.window
     asked_start = parse_time("--from", wanted.start, run.window)
     asked_end = parse_time("--to", wanted.end, run.window)

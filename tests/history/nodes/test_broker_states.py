@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
@@ -177,3 +178,26 @@ def test_absences_around_a_time_are_found_in_their_order(
         for one in every
         if one.broker == 1 and one.begin <= end and (one.end is None or one.end >= begin)
     ]
+
+
+_TIMES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
+
+
+@drawn(
+    st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9))), max_size=6),
+    st.lists(_TIMES, max_size=4),
+)
+def test_many_times_are_asked_at_once_whether_a_broker_was_away_in_them(
+    given_absences: list[tuple[int, int | None]], times: list[list[int]]
+) -> None:
+    every = [
+        Absence(1, "pause", begin, None if length is None else begin + length, ())
+        for begin, length in given_absences
+    ]
+    begins, ends = (np.array([pair[i] for pair in times], np.int64) for i in (0, 1))
+
+    assert Absences(every).meet(1, begins, ends).tolist() == [
+        any(one.begin < end and (one.end is None or one.end > begin) for one in every)
+        for begin, end in times
+    ]
+    assert not Absences(every).meet(2, begins, ends).any()

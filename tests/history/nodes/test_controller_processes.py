@@ -12,6 +12,8 @@ from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Span
 from forensics.history.nodes.build_lanes import Lanes, build_lanes
+from forensics.history.nodes.controller_processes import TableWitnesses
+from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.schemas import EVENTS
 from tests.history.log_lines import SECOND, Row, event
 
@@ -115,3 +117,23 @@ def test_who_a_deposed_controller_fences_is_not_fenced(tmp_path: Path) -> None:
 
     assert told(lanes(tmp_path, *up, *PAUSED).brokers[2]) == ["up 20.."]
     assert told(lanes(tmp_path, *up, *PAUSED, late).brokers[2]) == ["up 20..150", "fenced 150.."]
+
+
+def test_the_first_and_last_line_of_a_time_are_found_among_row_groups(tmp_path: Path) -> None:
+    seconds = [9.8, 10.2, 40, 39, 70.3, 70.6]
+    rows = [said(second, 1, "partition_state") for second in seconds]
+    rows += [said(second, 2, "partition_state") for second in (10, 70)]
+    table = pa.Table.from_pylist([row | {"elr": None} for row in rows], schema=EVENTS)
+    pq.write_table(table, tmp_path / "part-0.parquet", row_group_size=2)
+    term = ControllerTerm("controller-1", 3001, Span("active", 10 * SECOND, None))
+    witnesses = TableWitnesses(tmp_path, CLOCKS, NODES, [term])
+
+    def lines(begin: float, end: float) -> list[float] | None:
+        found = witnesses.lines("controller-1", round(begin * SECOND), round(end * SECOND))
+        return None if found is None else [one["at"] / SECOND for one in found]
+
+    # What was logged just before the time does not hide what was logged in it.
+    assert lines(10, 70.5) == [10.2, 70.3]
+    assert lines(39.5, 60) == [40, 40]
+    assert lines(41, 60) is None
+    assert witnesses.lines("controller-2", 0, 100 * SECOND) is None

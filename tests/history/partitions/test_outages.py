@@ -192,3 +192,33 @@ def test_a_partition_is_unavailable_just_when_nobody_could_serve_it(
         )
         covering = [row for row in outages if row[1] <= moment < (row[2] or 1e9)]
         assert len(covering) == (leader == -1 or gone)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 2]), st.sampled_from(["controlled", "crash"]), st.integers(0, 8),
+            st.integers(1, 8), st.booleans(),
+        ),
+        max_size=4,
+    ),
+    st.dictionaries(st.sampled_from([1, 2]), st.sampled_from(["controlled", "crash"])),
+)  # fmt: skip
+def test_an_outage_without_end_is_planned_if_stops_left_nobody_for_good(
+    ended: list[tuple[int, str, int, int, bool]], open_: dict[int, str]
+) -> None:
+    absences = [
+        replace(away(broker, kind, 100 + begin, 100 + begin + length), start_failed=failed)
+        for broker, kind, begin, length, failed in ended
+    ]
+    absences += [away(broker, kind, 120) for broker, kind in open_.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        table = found(Path(folder), [epoch(-1, 104, None, replicas=[1, 2])], *absences)
+
+    met = [one for one in absences if one.end is None or one.end > 104 * SECOND]
+    stops = [one for one in met if one.kind == "controlled"]
+    stopped = stops and not any(one.start_failed for one in stops)
+    everybody = set(open_) == {1, 2}
+    by_order = everybody and set(open_.values()) == {"controlled"}
+    assert [row[5] for row in table] == [by_order or bool(everybody and stopped)]

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forensics.quality.gate import CHECKS_SCHEMA
 from forensics.report.sections import quality, verdict
 from forensics.run_output.reader import load_run
+from forensics.schemas import CHECKS
 
 Row = dict[str, Any]
 Rewrite = Callable[[Path, Row], None]
@@ -27,7 +27,7 @@ def row(name: str, *, holds: bool, **more: Any) -> Row:
 def drawn(out: Path, rows: list[Row]) -> str:
     folder = out / "tables" / "checks"
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=CHECKS_SCHEMA), folder / "part-0.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema=CHECKS), folder / "part-0.parquet")
     return str(quality.render(load_run(out)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.events.matcher import decode_text, parse_column
+from forensics.events.event_columns import decode_text, parse_column
 from forensics.schemas import IDS
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -1,0 +1,61 @@
+"""Figures of the machine, on Linux as they are and on macOS as its manual says they would be."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from forensics import run_result
+from forensics.cli import doctor, dry_run
+from forensics.lib.this_machine import peak_memory, usable_cores
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A system without Linux's calls and files, which counts memory in bytes."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 10)
+    used = SimpleNamespace(ru_maxrss=300 << 20)
+    monkeypatch.setattr(resource, "getrusage", lambda _: used)
+    monkeypatch.setattr(run_result, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(doctor, "_read_text", lambda _: "")
+
+
+def test_linux_tells_the_cores_that_may_be_used_and_memory_in_kilobytes() -> None:
+    held = bytearray(os.urandom(1 << 20) * 50)
+
+    assert len(os.sched_getaffinity(0)) == usable_cores()
+    assert len(held) < peak_memory() < 64 << 30
+
+
+@pytest.mark.usefixtures("mac")
+def test_macos_has_other_names_and_units() -> None:
+    assert (10, 300 << 20) == (usable_cores(), peak_memory())
+
+
+@pytest.mark.usefixtures("mac")
+def test_a_dry_run_and_the_memory_of_a_run_do_without_linux() -> None:
+    memory = run_result.PeakMemory()
+    memory.start()
+    memory.stop()
+
+    assert 300 << 20 == memory.bytes
+    assert 0 == run_result._tree_memory(os.getpid())
+    assert (10, 3) == (dry_run._cores(None), dry_run._cores("local[3]"))
+
+
+@pytest.mark.usefixtures("mac")
+def test_doctor_says_that_macos_was_not_tried(tmp_path: Path) -> None:
+    found = {check.name: check for check in doctor.check_machine(dict(os.environ), tmp_path)}
+
+    assert (doctor.WARNING, "Only Linux has been tried.") == (
+        found["python"].state,
+        found["python"].advice,
+    )
+    assert "nobody says how much is free" == found["memory"].message

@@ -1,0 +1,177 @@
+"""An output in a store: what every command makes of it, and what is never taken for one."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from forensics.cli.app import main
+from forensics.errors import ForensicsError
+from forensics.lib.storage import ObjectStore
+from forensics.run_output.reader import open_run
+from forensics.run_output.remote_folder import fetch, open_output
+from tests.ingest.object_store import SECRET, Bucket, serving
+
+pytestmark = pytest.mark.slow
+
+SAMPLE = Path(__file__).parents[2] / "sample_logs/391-rebalances"
+# A command for each way to read a saved run; {out} is where it is.
+COMMANDS = {
+    "report": ["report", "{out}", "--html", "{here}/page.html"],
+    "timeline": ["timeline", "{out}", "--broker", "1", "--json"],
+    "export": ["export", "{out}", "--format", "jsonl"],
+    "sheets": ["export", "{out}", "--format", "csv", "-o", "{here}/sheets"],
+    "compare": ["compare", "{out}", "{out}", "--json"],
+    "redact": ["redact", "{out}", "-o", "{here}/redacted", "--map", "{here}/../map.json"],
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The same run in a folder and in a store."""
+
+    folder: Path
+    bucket: Bucket
+    address: str
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+    root = tmp_path_factory.mktemp("saved")
+    with serving(root / "objects") as bucket, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+        address = bucket.address("team/out")
+        # What is there that no run has written stays; what an earlier run left does not.
+        for name in ("notes.txt", "tables/old/part-0.parquet", "_staging/killed/1.parquet"):
+            (bucket.folder / "team/out" / name).parent.mkdir(parents=True, exist_ok=True)
+            (bucket.folder / "team/out" / name).write_text("old")
+        for out in (str(root / "plain"), address):
+            run("postmortem", str(SAMPLE), "--engine", "local", "-q", "-o", out)
+        yield Saved(root / "plain", bucket, address)
+
+
+def run(*words: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code in {0, None}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_store_gets_what_a_folder_gets(saved: Saved) -> None:
+    plain = files_below(saved.folder)
+    remote = files_below(saved.bucket.folder / "team/out")
+
+    assert b"old" == remote.pop("notes.txt")
+    listed = json.loads(remote.pop("_FILES.json"))
+    result = json.loads(remote.pop("_RESULT.json"))
+    plain.pop("_RESULT.json")
+    assert plain == remote
+    assert sorted(plain) == sorted(listed["files"])
+    shown = f"s3://{saved.bucket.folder.name}/team/out"
+    assert f"{shown}/report.html" == result["page"]
+    assert SECRET not in json.dumps(result)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_reads_an_address_as_it_reads_a_folder(
+    saved: Saved, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[tuple[str, object]] = []
+    for out in (str(saved.folder), saved.address):
+        here = tmp_path / str(len(made)) / "made"
+        here.mkdir(parents=True)
+        capsys.readouterr()
+        run(*(word.format(out=out, here=here) for word in COMMANDS[name]))
+        told = capsys.readouterr().out.replace(str(here), "HERE").replace(out, "OUT")
+        told = told.replace(f"s3://{saved.bucket.folder.name}/team/out", "OUT")
+        files = files_below(here)
+        # Each redaction has pseudonyms of its own.
+        made.append((told, list(files) if name == "redact" else files))
+
+    assert made[0] == made[1]
+    assert any(made[0])
+
+
+def test_show_finds_the_lines_of_a_finding(
+    saved: Saved, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((saved.folder / "findings.json").read_text())
+    finding = document["findings"][0]["id"]
+    said = []
+    for out in (str(saved.folder), saved.address):
+        run("show", finding, "-o", out, "--archive", str(SAMPLE))
+        said.append(capsys.readouterr().out.replace(out, "OUT"))
+
+    assert said[0] == said[1]
+    assert finding in said[0]
+
+
+def test_a_page_that_is_drawn_again_is_put_beside_the_others(
+    saved: Saved, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("report", saved.address, "--report-tz", "Asia/Kolkata")
+
+    shown = f"s3://{saved.bucket.folder.name}/team/out/report-Asia-Kolkata.html"
+    assert f"page: {shown}\n" == capsys.readouterr().out
+    page = saved.bucket.folder / "team/out/report-Asia-Kolkata.html"
+    assert "Asia/Kolkata" in page.read_text("utf-8")
+
+
+def test_a_copy_is_made_once(saved: Saved) -> None:
+    first = fetch(saved.address)
+    (first / "findings.json").touch()
+    before = (first / "findings.json").stat().st_mtime_ns
+
+    assert first == fetch(saved.address)
+    assert before == (first / "findings.json").stat().st_mtime_ns
+
+
+def test_what_another_run_has_overwritten_is_refused(saved: Saved) -> None:
+    with open_output(saved.bucket.address("two")) as folder:
+        (folder / "tables/events").mkdir(parents=True)
+        (folder / "findings.json").write_text("{}")
+        (folder / "tables/events/part-0.parquet").write_bytes(b"one")
+        (folder / "_RESULT.json").write_text('{"exit_code": 0}')
+    store = ObjectStore(saved.bucket.address("two"))
+    fetch(saved.bucket.address("two"))
+    store.put("tables/events/part-9.parquet", io.BytesIO(b"of nobody"))
+    assert not (fetch(saved.bucket.address("two")) / "tables/events/part-9.parquet").exists()
+
+    store.put("tables/events/part-0.parquet", io.BytesIO(b"two"))
+    with pytest.raises(ForensicsError, match=r"two/tables/events/part-0.parquet is not what"):
+        fetch(saved.bucket.address("two"))
+    store.remove("tables/events/part-0.parquet")
+    with pytest.raises(ForensicsError, match=r"is not there, and _FILES\.json names it"):
+        fetch(saved.bucket.address("two"))
+
+
+def test_a_run_that_failed_is_no_output(saved: Saved) -> None:
+    address = saved.bucket.address("failed")
+
+    def fail() -> None:
+        with open_output(address) as folder:
+            (folder / "_RESULT.json").write_text('{"exit_code": 1, "reason": "no disk"}')
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with pytest.raises(ForensicsError, match="did not finish: no disk"):
+        open_run(fetch(address))
+    assert ["_RESULT.json"] == ObjectStore(address).names()
+
+
+def test_an_address_without_a_run_is_said(saved: Saved) -> None:
+    with pytest.raises(ForensicsError, match=r"team is no output folder of a postmortem"):
+        fetch(saved.bucket.address("team"))
