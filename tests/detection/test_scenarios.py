@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.detection.scenarios import KINDS, Scenario, all_scenarios, matches
 EVERY = list(all_scenarios())
 DETECTORS = {one.name: one for one in detectors()}
 LIMITS = load_limits()
+SCRIPT = re.compile(r"(kafka|zookeeper)-[a-z-]+\.sh ")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,20 @@ def _limits(detector: str, changed: Mapping[str, Any]) -> Mapping[str, Mapping[s
 
 def _found(one: Scenario, case: DetectionContext) -> list[Finding]:
     return list(DETECTORS[one.detector].find(case))
+
+
+def test_every_command_says_what_it_is_asked_for(cases: Mapping[int, DetectionContext]) -> None:
+    """A command without a question leaves a tired reader with its output."""
+    bare = {
+        (one.detector, action)
+        for at, one in enumerate(EVERY)
+        if one.kind == "fires"
+        for finding in _found(one, cases[at])
+        for action in finding.actions
+        if SCRIPT.match(action) and "   # " not in action and "--alter" not in action
+    }
+
+    assert bare == set()
 
 
 @pytest.mark.parametrize("at", range(len(EVERY)), ids=[f"{x.detector}: {x.name}" for x in EVERY])

@@ -88,7 +88,10 @@ def test_views_name_every_table_where_it_lies_and_what_its_columns_mean(
 def test_a_ticket_says_what_the_page_says_first(unclean: Path) -> None:
     text = text_of(unclean, "markdown")
 
-    assert "2,535 to 3,400 records lost on 3 partitions. Confidence: confirmed." in text
+    assert (
+        "2,535 to 3,400 records lost on 3 partitions. Confidence in what happened: confirmed."
+        in text
+    )
     for name in ("F-3f2a91c0", "F-1b", "F-2c", "F-4e", "F-5f"):
         assert f"`{name}`" in text
     assert "| `metrics-firehose-1` | 3 | 2 | 1 | 845 | 1262 |" in text
