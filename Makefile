@@ -104,6 +104,7 @@ lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
 	@$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock $(LOCKING) -o requirements-run.lock
+	@echo hatchling | $(BIN)/uv pip compile - --constraint requirements.lock $(LOCKING) -o requirements-build.lock
 	@printf '%s\n' $(JAVA) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
 	@echo axe-playwright-python | $(BIN)/uv pip compile - --no-deps $(LOCKING) -o requirements-browser.lock
 	@printf '%s\n' $(JUDGES) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-examples.lock

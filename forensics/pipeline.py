@@ -253,6 +253,7 @@ def scan_archives(
         packs = [*packs, pack_patterns("the archive's configuration", patterns, "configuration")]
         engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
         files = load_accounts(staged, work)
+    engine = engine.for_table(staged)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
@@ -449,6 +450,7 @@ def rebuild_history(
 ) -> History:
     """Turn events into clocks, lanes, coverage, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
+    engine = engine.for_table(events)
     accounts = list_node_accounts(files.values())
     nodes = {file.node: file.role for file in accounts if file.node and file.role}
     sources = list_anchor_sources(read_startup_windows(events))

@@ -32,7 +32,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics.engine import java
-from forensics.engine.base import PROGRAM, Batches, EventReader, GroupReducer
+from forensics.engine.base import PROGRAM, Batches, Engine, EventReader, GroupReducer
+from forensics.engine.local import LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.task_files import (
     WRITTEN,
@@ -40,6 +41,7 @@ from forensics.engine.task_files import (
     ReadPieces,
     TaskFiles,
     WriteRows,
+    count_rows,
     read_schema,
     write_part,
 )
@@ -264,6 +266,14 @@ class SparkEngine:
                 bundles, overlays, self._files.exchange, str(meter), context, is_local, compiled
             )
             self._keep(target, STAGED_SCHEMA, self._number(len(bundles)), work)
+
+    def for_table(self, table: Path) -> Engine:
+        """Return this process for a table that is read before Spark has planned a job.
+
+        Not on a cluster, whose driver may have little of everything.
+        """
+        is_here = str(self.session.sparkContext.master).startswith("local")
+        return LocalEngine() if is_here and count_rows(table) <= _FEW_ROWS else self
 
     def map_batches(
         self,
@@ -553,6 +563,9 @@ def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
+# Ten jobs of Spark, each of which starts anew to learn how it is done, take as long as the history
+# of so many events takes here.
+_FEW_ROWS = 100_000
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
 _SPARK_SETTINGS = {

@@ -50,7 +50,10 @@ class LogReader:
         self.rules = tuple(rules)
         self.wrappers = wrappers
         self.matcher = Matcher(rules)
-        self.judge = LayoutJudge(self.groups, self.matcher.loggers)
+        starts = (
+            wording.template.source.partition("{")[0] for rule in rules for wording in rule.wordings
+        )
+        self.judge = LayoutJudge(self.groups, self.matcher.loggers, starts)
         self._secrets: PatternSet | None = None
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from threading import Lock
 from typing import IO
 
 from forensics.errors import ArchiveError
@@ -98,6 +101,29 @@ def estimate_text_bytes(split: Split) -> float:
     return split.bytes * (1 if split.role in ("range", "tar") else 10)
 
 
+# A store takes its time to answer, and answers many at once.
+_CONNECTIONS, _LOOKED_AT = 64, 128 << 10
+_COUNTING = Lock()
+
+
+def _plan_all(
+    planners: Iterable[FilePlanner],
+) -> Iterator[tuple[FilePlanner, OSError | ValueError | None]]:
+    """Look at all files, many in a store at once; yield each in order, with what went wrong."""
+
+    def look(planner: FilePlanner) -> tuple[FilePlanner, OSError | ValueError | None]:
+        try:
+            planner.plan()
+        except (OSError, ValueError) as error:
+            return planner, error
+        return planner, None
+
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        for is_far, some in groupby(planners, lambda planner: storage.is_remote(planner.path)):
+            at_once = pool.map if is_far else map
+            yield from at_once(look, some)
+
+
 @dataclass
 class FoundFiles:
     """What a listing found besides files: what cannot be read, and the folders."""
@@ -154,15 +180,15 @@ def split_files(
     splits: list[Split] = []
     containers: list[ContainerAccount] = []
     options = PlanOptions(split_size, limits)
-    for label, path in files:
-        folder = found.folders.get(label.partition("/")[0])
-        planner = FilePlanner(label, path, folder, options)
-        try:
-            planner.plan()
-        except (OSError, ValueError) as error:
-            found.problems.append((label, _reason(path, error)))
-            if folder is not None:
-                folder.leave_out("could not be opened", label)
+    planners = (
+        FilePlanner(label, path, found.folders.get(label.partition("/")[0]), options)
+        for label, path in files
+    )
+    for planner, error in _plan_all(planners):
+        if error is not None:
+            found.problems.append((planner.label, _reason(planner.path, error)))
+            if planner.folder is not None:
+                planner.folder.leave_out("could not be opened", planner.label)
             continue
         splits += planner.splits
         containers += planner.containers
@@ -265,7 +291,8 @@ class FilePlanner:
         from forensics.ingest import archive_plan  # noqa: PLC0415 - it builds on this module
 
         size = storage.file_size(self.path)
-        with storage.open_file(self.path) as file:
+        # Little is read of most files, and each read of a store fetches as much as it may.
+        with storage.open_file(self.path, _LOOKED_AT) as file:
             head = file.read(SNIFF_BYTES)
             kind = sniff_format(head)
             if kind == "plain" and is_headless_tar(head):
@@ -291,7 +318,8 @@ class FilePlanner:
     def _refuse(self, why: str) -> None:
         self.problems.append((self.label, why))
         if self.folder is not None:
-            self.folder.leave_out(why, self.label)
+            with _COUNTING:
+                self.folder.leave_out(why, self.label)
 
     def add_stream(self, size: int) -> None:
         """Plan the whole file as one stream; its split counts it in its folder."""
@@ -308,7 +336,8 @@ class FilePlanner:
     ) -> None:  # fmt: skip
         """Plan plain bytes as ranges."""
         if container is not None:
-            container.read += 1
+            with _COUNTING:
+                container.read += 1
         whole = Split(
             label, self.path, "range", 0, 0, 0, size, at, steps,
             None if container is None else container.name, limits=self.limits,
@@ -325,7 +354,8 @@ class FilePlanner:
         account = ContainerAccount(self.label, self.parent, form, how, size)
         self.containers.append(account)
         if self.folder is not None:
-            self.folder.read += 1
+            with _COUNTING:
+                self.folder.read += 1
         return account
 
 

@@ -166,13 +166,13 @@ def file_size(path: str) -> int:
     return int(found.size)
 
 
-def open_file(path: str) -> IO[bytes]:
-    """Open a file to be read from any position."""
+def open_file(path: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    """Open a file to be read from any position; of one in a store so much is fetched at once."""
     if not is_remote(path):
         return open(path, "rb")
     store, inside = _store(path)
     with naming(path):
-        return _buffered(store, inside)
+        return _buffered(store, inside, read_ahead)
 
 
 def open_system(path: str) -> tuple[Any, str]:
@@ -319,8 +319,8 @@ class ObjectStore:
         return f"{self._root}/{name}"
 
 
-def _buffered(store: Any, inside: str) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _READ_AHEAD))
+def _buffered(store: Any, inside: str, read_ahead: int = _READ_AHEAD) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), read_ahead))
 
 
 class _Remote(io.RawIOBase):

@@ -177,18 +177,19 @@ def test_without_a_shared_folder_nothing_is_written(tmp_path: Path) -> None:
 
 CHILD = """
 import os, time
-from forensics.run_result import PeakMemory
-peak = PeakMemory()
+from forensics import run_result
+run_result._SAMPLE_SECONDS = 0.05
+peak = run_result.PeakMemory()
 before = peak.bytes
 peak.start()
 ready, write = os.pipe()
 if os.fork() == 0:
     held = bytearray(os.urandom(1 << 20) * 200)
     os.write(write, b"1")
-    time.sleep(3)
+    time.sleep(0.6)
     os._exit(len(held) & 0)
 os.read(ready, 1)
-time.sleep(2.5)
+time.sleep(0.5)
 os.wait()
 peak.stop()
 print(peak.bytes - before)
