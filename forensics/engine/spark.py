@@ -131,6 +131,7 @@ class ScanTasks:
             nonlocal reading
             for split in self.bundles[number]:
                 reading = split.path
+                meter.begin(split.bytes)
                 yield split
                 meter.finish(split.bytes)
 

@@ -197,7 +197,9 @@ def test_repeated_lines_are_counted_by_file_and_original_whatever_the_batches_ar
 
 def _unpack(target: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(target, filter="data")
+        # What a copy repeats is in its own broker's logs.
+        own = [one for one in archive if "/broker-1" in one.name]
+        archive.extractall(target, own, filter="data")
     return target
 
 

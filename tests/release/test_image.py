@@ -45,7 +45,7 @@ class Stage:
         if _AUTHORITIES.exists():
             network["PIP_CERT"] = "/run/authorities.crt"
         done = subprocess.run(
-            ["chroot", f"--userspec={user or self.user}", self.root, "/bin/sh", "-c",
+            [program("chroot"), f"--userspec={user or self.user}", self.root, "/bin/sh", "-c",
              f'cd {self.folder} && exec "$@"', "sh", *words],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp",
                  "DEBIAN_FRONTEND": "noninteractive", **network, **self.environment},

@@ -45,8 +45,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that partitions lacked for long."""
     found: dict[tuple[int, bool], _Missing] = {}
     for name, broker, lack in _find_shortfalls(context):
+        if not _is_long(context, lack):
+            continue
         away = _absence_kind(context, broker, lack)
-        if away != "controlled" and _is_long(context, lack):
+        if away != "controlled":
             missing = found.setdefault((broker, away is not None), _Missing())
             missing.lacks.append(lack)
             if len(missing.partitions) < _MAX_NAMES:
