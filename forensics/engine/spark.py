@@ -209,6 +209,11 @@ def open_spark(
         engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
         try:
             yield engine
+        except Exception as error:
+            # Java may have ended by the same Ctrl-C before Python heard of it.
+            if engine.is_interrupted:
+                raise KeyboardInterrupt from error
+            raise
         finally:
             engine.stop()
 
@@ -240,12 +245,12 @@ class SparkEngine:
             self.session = _open_session(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
-        self._interrupted = False
+        self.is_interrupted = False
         self._poller = _StageProgressPoller(self.session, listener)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """End the jobs that run, and let Spark say nothing of what fails by that."""
-        context, self._interrupted = self.session.sparkContext, True
+        context, self.is_interrupted = self.session.sparkContext, True
         _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
         signal.default_int_handler(number, frame)
 
@@ -381,7 +386,7 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        if self._interrupted:
+        if self.is_interrupted:
             _ask_aside(self.session.stop)
         else:
             with suppress(Py4JError, OSError):
