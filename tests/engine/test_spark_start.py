@@ -29,7 +29,7 @@ def test_a_user_without_a_name_is_told_what_to_do(monkeypatch: pytest.MonkeyPatc
     _refuse_nameless_user()
     monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
 
-    with pytest.raises(ForensicsError, match="3999999999 has none here.*--engine local"):
+    with pytest.raises(ForensicsError, match=r"3999999999 has none here.*--engine local"):
         _refuse_nameless_user()
 
 
