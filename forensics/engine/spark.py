@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import signal
 import socket
@@ -131,6 +132,7 @@ class ScanTasks:
             nonlocal reading
             for split in self.bundles[number]:
                 reading = split.path
+                meter.begin(split.bytes)
                 yield split
                 meter.finish(split.bytes)
 
@@ -404,9 +406,22 @@ def _refuse_connect(master: str | None) -> None:
         )
 
 
+def _refuse_nameless_user() -> None:
+    """Raise an error if this user has no name, as in a container: Hadoop's login needs one."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise ForensicsError(
+            f"Spark does not start for a user without a name, and {os.getuid()} has none here (in"
+            " /etc/passwd). Run as a user who has one, or with --engine local."
+        ) from error
+
+
 def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
     """Start Spark with our settings, over which go all that the user has made."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        _refuse_nameless_user()
     is_local = not submitted and (not master or master.startswith("local"))
     settings = _SPARK_SETTINGS | (_LOCAL_SETTINGS if is_local else {})
     # Workers would otherwise start PATH's python3, which has none of our packages.
