@@ -80,7 +80,7 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 site: $(RELEASE)/.ready ## Make a site of the pages in docs/, into site/
 	@NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --quiet -d site
 
-BENCH := --mb 64 256
+BENCH := --all --mb 64 256
 
 bench: setup ## Measure the whole way to the page, beside other tools (BENCH="--mb 256 1024 --form gzip")
 	@$(BIN)/python tests/bench/bench.py $(BENCH)
@@ -110,6 +110,7 @@ lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
 	@$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock $(LOCKING) -o requirements-run.lock
+	@echo hatchling | $(BIN)/uv pip compile - --constraint requirements.lock $(LOCKING) -o requirements-build.lock
 	@printf '%s\n' $(JAVA) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
 	@echo axe-playwright-python | $(BIN)/uv pip compile - --no-deps $(LOCKING) -o requirements-browser.lock
 	@printf '%s\n' $(JUDGES) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-examples.lock

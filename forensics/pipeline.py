@@ -253,6 +253,7 @@ def scan_archives(
         packs = [*packs, pack_patterns("the archive's configuration", patterns, "configuration")]
         engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
         files = load_accounts(staged, work)
+    engine = engine.for_table(staged)
     containers = load_containers(staged, work)
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
@@ -261,6 +262,7 @@ def scan_archives(
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
+    repeated_lines.name_by_repeats(files, staged)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
@@ -390,7 +392,7 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
-    files = sum_accounts(row | {"account": json.loads(row["account"])} for row in table.to_pylist())
+    files = sum_accounts(row for batch in table.to_batches() for row in batch.to_pylist())
     for label, problem in work.problems:
         account = files.setdefault(label, FileAccount(label))
         account.notes.append(problem)
@@ -449,6 +451,7 @@ def rebuild_history(
 ) -> History:
     """Turn events into clocks, lanes, coverage, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
+    engine = engine.for_table(events)
     accounts = list_node_accounts(files.values())
     nodes = {file.node: file.role for file in accounts if file.node and file.role}
     sources = list_anchor_sources(read_startup_windows(events))

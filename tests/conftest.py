@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -19,6 +20,12 @@ settings.load_profile("same")
 # pytest-xdist have such a one.
 if "PYTEST_XDIST_WORKER" in os.environ:
     sys.modules["__main__"].__file__ = __file__
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from looking at modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ class Source:
     path: str
     text: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
@@ -69,6 +70,7 @@ class Source:
         return f"{self.path}:{node.lineno}: {says}"
 
 
+@cache
 def sources() -> list[Source]:
     paths = [path for top in ("forensics", "jobs") for path in sorted((ROOT / top).rglob("*.py"))]
     return [Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths]

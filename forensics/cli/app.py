@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -372,6 +373,7 @@ def load_command(path: Path) -> click.Command:
     return command
 
 
+@cache
 def _first_line(path: Path) -> str:
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

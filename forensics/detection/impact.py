@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, once_per_run
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.lib.intervals import IntervalIndex, merge
+from forensics.lib.node_ids import whole_client
 from forensics.lib.time_units import SECOND
-from forensics.run_output.findings import Finding, total_loss
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, total_loss
 
 _COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned", "previous_leader")
 # Clients hear of it so much later: at their next request.
@@ -47,7 +48,10 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         "partition_seconds": round(seconds[False] / SECOND, 1),
         "longest_s": round(longest / SECOND, 1),
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
-        "clients_affected": len(_clients_hit(context, spans)),
+        "clients_affected": len(
+            _clients_hit(context, spans)
+            | clients_in_trouble((one.severity, one.clients) for one in findings)
+        ),
         "records_lost_min": least,
         "records_lost_max": most,
     }
@@ -109,6 +113,16 @@ def _count_partitions(context: DetectionContext) -> int:
         for key in keys:
             count, last = count + (key != last), key
     return count
+
+
+def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given severity and clients of each finding."""
+    return {
+        whole_client(name)
+        for severity, clients in findings
+        if severity in INCIDENT_SEVERITIES
+        for name in clients
+    }
 
 
 def _clients_hit(context: DetectionContext, spans: Iterable[tuple[int, int]]) -> set[str]:

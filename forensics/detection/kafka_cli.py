@@ -54,6 +54,41 @@ _IN_POWERSHELL = tuple(
 )
 
 
+# What a command that only looks is asked for, where the finding has no question of its own.
+_QUESTIONS = tuple(
+    (re.compile(pattern), question)
+    for pattern, question in (
+        (r"kafka-topics\.sh .*--describe --topic ", "who leads each partition, who is in sync?"),
+        (r"--describe --group \S+ --members", "who is in the group, and on which hosts?"),
+        (r"--describe --group |ConsumerOffsetChecker", "where is the group, how far behind?"),
+        (r"(GetOffsetShell|get-offsets\.sh) .*--time -2", "where does each partition begin?"),
+        (r"(GetOffsetShell|get-offsets\.sh) .*--time -1", "where does each partition end?"),
+        (r"kafka-configs\.sh .*--describe .*\| grep ", "which value is in use?"),
+        (r"kafka-configs\.sh .*--describe ", "which settings does it have of its own?"),
+        (r"kafka-metadata-quorum\.sh .*--status", "who is the active controller?"),
+        (r"kafka-metadata-quorum\.sh .*--replication", "how far behind is each voter?"),
+        (r"zookeeper-shell\.sh .*get /controller", "who is the controller?"),
+        (r"zookeeper-shell\.sh .*(ls|get) /brokers/ids", "which brokers are registered?"),
+        (r"kafka-broker-api-versions\.sh ", "does the broker answer?"),
+        (r"kafka-log-dirs\.sh ", "errors, sizes, lag?"),
+        (r"kafka-reassign-partitions\.sh .*--list", "what is still being moved?"),
+        (r"kafka-(replica-verification|dump-log)\.sh |DumpLogSegments", "what is in the log?"),
+        (r"kafka-console-consumer\.sh |kafka-simple-consumer-shell", "what is in this record?"),
+        (r"--election-type preferred|preferred-replica", "give the first replicas the lead again"),
+        (r"kafka-topics\.sh .*--under-", "which partitions are still short of replicas?"),
+        (r"kafka-topics\.sh .*--unavailable-partitions", "which have no leader now?"),
+    )
+)
+
+
+def _with_question(action: str) -> str:
+    """Write behind a command what it is asked for, where nothing stands there."""
+    if not _SCRIPT.match(action) or "   # " in action or "\n" in action:
+        return action
+    question = next((text for pattern, text in _QUESTIONS if pattern.search(action)), "")
+    return f"{action}   # {question}" if question else action
+
+
 def quote(text: object) -> str:
     r"""Quote a name from a log as one word of a shell, in one line.
 
@@ -123,7 +158,8 @@ class KafkaCli:
 
     def adapt(self, actions: Sequence[str]) -> list[str]:
         """Write actions for the system that Kafka runs on; say so where the version is assumed."""
-        actions = [_to_windows(action) for action in actions] if self.windows else list(actions)
+        actions = [_with_question(action) for action in actions]
+        actions = [_to_windows(action) for action in actions] if self.windows else actions
         for index, action in enumerate(actions):
             if self.assumed and _SCRIPT.match(action):
                 mark = "" if " # " in action else "  #"

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from forensics.errors import Problem, RuleError, did_you_mean, reading_page
@@ -28,9 +30,10 @@ _SUPPRESSION = {*_SCOPES, "reason", "until"}
 def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
     """Read limits: detector to name to value; `own_detectors` are those that are not shipped."""
     shipped = rules_folder() / "limits.yaml"
-    found = {name: dict(values) for name, values in load_yaml(shipped).items()}
+    read = _read_shipped(shipped)
+    found = {name: dict(values) for name, values in read.items()}
     found |= {name: {} for name in own_detectors if name not in found}
-    problems = list(_suppression_faults(str(shipped), load_yaml(shipped)))
+    problems = list(_suppression_faults(str(shipped), read))
     for page in overlays:
         given = load_yaml(page)
         with reading_page(str(page)):
@@ -43,6 +46,12 @@ def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] 
     if problems:
         raise RuleError(sorted(problems))
     return found
+
+
+@cache
+def _read_shipped(path: Path) -> Mapping[str, Any]:
+    """Read the shipped limits, once a process."""
+    return load_yaml(path)
 
 
 def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterator[Problem]:

@@ -53,6 +53,9 @@ class Engine(Protocol):
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
 
+    def for_table(self, table: Path) -> Engine:
+        """Return what works on a table soonest: this, or for a small table this process."""
+
     def map_batches(
         self,
         source: Path,

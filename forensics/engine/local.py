@@ -63,6 +63,11 @@ class LocalEngine:
                 " reads archives of any size."
             )
 
+    def for_table(self, table: Path) -> LocalEngine:
+        """Return this engine: there is no other."""
+        del table
+        return self
+
     def map_batches(
         self,
         source: Path,

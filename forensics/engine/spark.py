@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import signal
 import socket
@@ -32,7 +33,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics.engine import java
-from forensics.engine.base import PROGRAM, Batches, EventReader, GroupReducer
+from forensics.engine.base import PROGRAM, Batches, Engine, EventReader, GroupReducer
+from forensics.engine.local import LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.task_files import (
     WRITTEN,
@@ -40,6 +42,7 @@ from forensics.engine.task_files import (
     ReadPieces,
     TaskFiles,
     WriteRows,
+    count_rows,
     read_schema,
     write_part,
 )
@@ -129,6 +132,7 @@ class ScanTasks:
             nonlocal reading
             for split in self.bundles[number]:
                 reading = split.path
+                meter.begin(split.bytes)
                 yield split
                 meter.finish(split.bytes)
 
@@ -207,6 +211,11 @@ def open_spark(
         engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
         try:
             yield engine
+        except Exception as error:
+            # Java may have ended by the same Ctrl-C before Python heard of it.
+            if engine.is_interrupted:
+                raise KeyboardInterrupt from error
+            raise
         finally:
             engine.stop()
 
@@ -238,12 +247,12 @@ class SparkEngine:
             self.session = _open_session(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
-        self._interrupted = False
+        self.is_interrupted = False
         self._poller = _StageProgressPoller(self.session, listener)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """End the jobs that run, and let Spark say nothing of what fails by that."""
-        context, self._interrupted = self.session.sparkContext, True
+        context, self.is_interrupted = self.session.sparkContext, True
         _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
         signal.default_int_handler(number, frame)
 
@@ -264,6 +273,14 @@ class SparkEngine:
                 bundles, overlays, self._files.exchange, str(meter), context, is_local, compiled
             )
             self._keep(target, STAGED_SCHEMA, self._number(len(bundles)), work)
+
+    def for_table(self, table: Path) -> Engine:
+        """Return this process for a table that is read before Spark has planned a job.
+
+        Not on a cluster, whose driver may have little of everything.
+        """
+        is_here = str(self.session.sparkContext.master).startswith("local")
+        return LocalEngine() if is_here and count_rows(table) <= _FEW_ROWS else self
 
     def map_batches(
         self,
@@ -371,7 +388,7 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        if self._interrupted:
+        if self.is_interrupted:
             _ask_aside(self.session.stop)
         else:
             with suppress(Py4JError, OSError):
@@ -389,9 +406,22 @@ def _refuse_connect(master: str | None) -> None:
         )
 
 
+def _refuse_nameless_user() -> None:
+    """Raise an error if this user has no name, as in a container: Hadoop's login needs one."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise ForensicsError(
+            f"Spark does not start for a user without a name, and {os.getuid()} has none here (in"
+            " /etc/passwd). Run as a user who has one, or with --engine local."
+        ) from error
+
+
 def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
     """Start Spark with our settings, over which go all that the user has made."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        _refuse_nameless_user()
     is_local = not submitted and (not master or master.startswith("local"))
     settings = _SPARK_SETTINGS | (_LOCAL_SETTINGS if is_local else {})
     # Workers would otherwise start PATH's python3, which has none of our packages.
@@ -553,6 +583,9 @@ def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
 
+# Ten jobs of Spark, each of which starts anew to learn how it is done, take as long as the history
+# of so many events takes here.
+_FEW_ROWS = 100_000
 # Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
 _SPARK_SETTINGS = {

@@ -1,13 +1,16 @@
-"""Names of brokers as nodes ("broker-2"), and their ids in Kafka (2)."""
+"""Names of brokers as nodes ("broker-2"), their ids in Kafka (2), and names of clients."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from forensics.lib.whole_numbers import whole_number
 
 _PREFIX = "broker-"
 LARGEST_ID = 2**31 - 1
+# librdkafka numbers the instances of a client.
+CLIENT_INSTANCE = re.compile(r"#(?:producer|consumer)-\d{1,9}\b")
 
 
 def broker_node(broker: int) -> str:
@@ -38,3 +41,12 @@ def broker_ids(nodes: Iterable[str | None]) -> set[int]:
     {2}
     """
     return {broker for node in nodes if (broker := broker_id(node)) is not None}
+
+
+def whole_client(name: str) -> str:
+    """Return a client without the number of its instance, which librdkafka writes behind it.
+
+    >>> whole_client("app-rd#producer-1"), whole_client("app-1")
+    ('app-rd', 'app-1')
+    """
+    return CLIENT_INSTANCE.sub("", name)

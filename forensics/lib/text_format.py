@@ -112,6 +112,17 @@ def quantity(number: int, noun: str) -> str:
     return f"{number} {pluralize(noun, number)}"
 
 
+def times_text(number: object) -> str:
+    """Say how often.
+
+    >>> times_text(1), times_text(2), times_text(5), times_text(None)
+    ('once', 'twice', '5 times', 'again and again')
+    """
+    if not isinstance(number, int):
+        return "again and again"
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def pluralize(noun: str, number: float | None, plural: str = "") -> str:
     """Return a noun in the form that follows a number.
 
@@ -126,11 +137,15 @@ def percent(part: int, whole: int) -> str:
 
     >>> percent(999_999, 1_000_000), percent(1, 1), percent(0, 0)
     ('99.9 %', '100 %', 'no lines')
+    >>> percent(1, 5000), percent(0, 5000)
+    ('under 0.1 %', '0 %')
     """
     if not whole:
         return "no lines"
     # 100 % must mean every single line.
     tenths = part * 1000 // whole
+    if part and not tenths:
+        return "under 0.1 %"
     return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
 

@@ -107,3 +107,25 @@ def sum_clean_truncations(findings: Sequence[SavedFinding]) -> TruncationTotals 
     low = sum(row.lost_records_min for row in bounded)
     high = sum(row.lost_records_max or 0 for row in bounded)
     return TruncationTotals(low, high, len({row.partition for _, row in rows}))
+
+
+def describe_client_losses(findings: Sequence[SavedFinding]) -> str:
+    """Say what did not get into Kafka or out of it, though no broker lost it; empty if nothing."""
+    given_up = _sum_measure(findings, "undelivered-records", "records_min")
+    skipped = _sum_measure(findings, "offset-reset", "skipped")
+    refused = _sum_measure(
+        [one for one in findings if one.measures.get("limit") != "socket.request.max.bytes"],
+        "record-too-large", "records",
+    )  # fmt: skip
+    parts = [f"consumers skipped at least {count(skipped, 'record')}"] if skipped else []
+    parts += [f"{count(refused, 'record')} were too large to be written"] if refused else []
+    parts += [f"producers gave up at least {count(given_up, 'record')}"] if given_up else []
+    return ", ".join(parts)
+
+
+def _sum_measure(findings: Sequence[SavedFinding], detector: str, measure: str) -> int:
+    return sum(
+        number
+        for one in findings
+        if one.detector == detector and isinstance(number := one.measures.get(measure), int)
+    )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow.dataset as ds
+
+from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -11,6 +14,7 @@ from forensics.lib.text_format import (
     join_names,
     percent,
     time_text,
+    times_text,
 )
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
@@ -19,8 +23,15 @@ from forensics.report.coverage_advice import (
     loss_would_be_visible,
     unanswered_detectors,
 )
-from forensics.report.data_loss import LossTotals, loss_rows, sum_losses
-from forensics.report.finding_text import describe_scope
+from forensics.report.data_loss import (
+    LossTotals,
+    TruncationTotals,
+    describe_client_losses,
+    loss_rows,
+    sum_clean_truncations,
+    sum_losses,
+)
+from forensics.report.finding_text import describe_scope, is_open
 from forensics.report.incident_span import describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -42,10 +53,16 @@ MERGED = {
     "record-too-large": ("client", "{0} sent records that were too large: {1}"),
     "stale-metadata": ("client", "{0} kept asking for partitions that are not there: {1}"),
     "undelivered-records": ("producer", "{0} gave up records: {1}"),
+    "unreachable-listener": (
+        "client",
+        "{0} cannot reach the addresses that brokers give them: {1}",
+    ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
 }
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
 MAX_STORIES = 2
+NO_LOSS = "No data loss found."
+LOST_IF = "lost only if written with acks=1 and not resent"
 
 
 def headline(run: RunOutput) -> str:
@@ -73,7 +90,12 @@ def describe_incident(run: RunOutput) -> str | None:
         return None
     span = incident_span(run)
     when = f"{describe_span(run, span)}. " if span else ""
-    return f"{when}{loss_sentence(run)} Confidence: {run.incidents[0].confidence}."
+    return f"{when}{loss_sentence(run)} {confidence_text(run)}."
+
+
+def confidence_text(run: RunOutput) -> str:
+    """Say how sure the headline is; why it happened may be unknown all the same."""
+    return f"Confidence in what happened: {run.incidents[0].confidence}"
 
 
 def verdict_sentence(run: RunOutput) -> str:
@@ -97,28 +119,48 @@ def verdict_sentence(run: RunOutput) -> str:
 
 def loss_sentence(run: RunOutput) -> str:
     """Say what was lost: bounds, or that nothing was, or that these logs cannot tell."""
-    totals = sum_losses(run.findings)
+    totals, truncated = sum_losses(run.findings), sum_clean_truncations(run.findings)
     impact = run.document.get("impact") or {}
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
-    if totals:
-        return _totals_sentence(totals)
-    if any(finding.detector == "unclean-election" for finding in run.findings):
+    if totals and (told := _totals_sentence(totals)):
+        return told
+    if totals is None and any(one.detector == "unclean-election" for one in run.findings):
         return "Records may be lost; how many is not known."
+    if least:
+        how = ": truncated after a failover" if truncated else ""
+        return f"{bounds_text(least, most)} lost{how}."
+    cut = _describe_truncation(truncated)
     if most is None or most > 0:
-        if not least:
-            return "Records may be lost." if most is None else f"At most {_records(most)} lost."
-        return f"{bounds_text(least, most)} lost."
-    if not loss_would_be_visible(run):
+        begin = "Records may be lost" if most is None else f"At most {_records(most)} lost"
+        return f"{begin}: {cut}; {LOST_IF}." if cut else f"{begin}."
+    return _nothing_lost(run, cut, is_certain=totals is not None)
+
+
+def _describe_truncation(truncated: TruncationTotals | None) -> str:
+    if truncated is None:
+        return ""
+    on = count(truncated.partitions, "partition")
+    number = bounds_text(truncated.at_least, truncated.at_most)
+    return f"{number} truncated on {on} after clean failovers"
+
+
+def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
+    """Say that nothing was lost, and what comes near it."""
+    if not is_certain and not loss_would_be_visible(run):
         return "Whether records were lost cannot be told from these logs."
-    return "No data loss found."
+    if cut:
+        return f"No data loss found, but {cut}: {LOST_IF}."
+    by_clients = describe_client_losses(run.incidents)
+    return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
 
 def _totals_sentence(totals: LossTotals) -> str:
+    """Say what unclean elections took; empty where they took nothing."""
     on = f"on {count(totals.partitions, 'partition')}"
     if totals.unbounded:
         return "Records may be lost; how many at most is not known."
     if not totals.at_most:
-        return "No data loss found."
+        return ""
     if totals.at_least and totals.is_certain:
         return f"{bounds_text(totals.at_least, totals.at_most)} lost {on}."
     return f"At most {_records(totals.at_most)} lost {on}."
@@ -191,15 +233,30 @@ def _incident(run: RunOutput) -> str:
         return _unclean(run)
     span = incident_span(run)
     findings = span.findings if span else run.incidents
-    stories = [one for one in findings if one.detector in NODE_STORIES and _is_bad(one)]
+    stories = node_stories(findings)
     if stories and worst.detector in (*NODE_STORIES, *CONSEQUENCES):
-        return "; ".join([*_tell(stories), *_consequences(run, findings)])
-    same = [one for one in findings if one.detector == worst.detector]
-    if len(same) > 1 and worst.detector in MERGED:
+        return "; ".join([*_tell(run, stories), *_consequences(run, findings)])
+    if same := merged_findings(run):
         noun, text = MERGED[worst.detector]
-        names = list(dict.fromkeys(_whom(one) for one in same))
+        names = list(dict.fromkeys(name for one in same for name in story_names(one)))
         return text.format(count(len(names), noun), join_names(names, 4))
     return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
+
+
+def node_stories(findings: Sequence[SavedFinding]) -> list[SavedFinding]:
+    """Return the findings about processes that are no planned restart."""
+    return [one for one in findings if one.detector in NODE_STORIES and _is_bad(one)]
+
+
+def merged_findings(run: RunOutput) -> list[SavedFinding]:
+    """Return the findings that one headline about several clients stands for; empty otherwise."""
+    span = incident_span(run)
+    findings = span.findings if span else run.incidents
+    worst = run.incidents[0]
+    same = [one for one in findings if one.detector == worst.detector]
+    is_merged = len(same) > 1 and worst.detector in MERGED
+    is_story = worst.detector in CONSEQUENCES and bool(node_stories(findings))
+    return same if is_merged and not is_story else []
 
 
 def _is_bad(finding: SavedFinding) -> bool:
@@ -224,10 +281,15 @@ def _unclean(run: RunOutput) -> str:
 
 
 def _whom(finding: SavedFinding) -> str:
+    return join_names(story_names(finding))
+
+
+def story_names(finding: SavedFinding) -> list[str]:
+    """Name the clients or the group that a finding is about; what it is about where none is."""
     group = finding.measures.get("group")
     if isinstance(group, str) and finding.detector == "rebalance-storm":
-        return group
-    return join_names([client_name(one) for one in finding.clients]) or describe_scope(finding)
+        return [group]
+    return [client_name(one) for one in finding.clients] or [describe_scope(finding)]
 
 
 def client_name(name: str) -> str:
@@ -235,13 +297,15 @@ def client_name(name: str) -> str:
 
     >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
     ('app-1', 'app-images/client.log')
+    >>> client_name("app-rd#producer-1")
+    'app-rd'
     """
     if not name.startswith("file:"):
-        return name
+        return whole_client(name)
     return "/".join(name.removeprefix("file:").replace("!", "/").split("/")[-2:])
 
 
-def _tell(stories: Sequence[SavedFinding]) -> Iterator[str]:
+def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
     """Tell what happened to processes; those of one kind in one phrase."""
     groups: dict[str, list[SavedFinding]] = {}
     for one in sorted(stories, key=lambda one: (one.start_ms or 0, one.id)):
@@ -251,17 +315,18 @@ def _tell(stories: Sequence[SavedFinding]) -> Iterator[str]:
             # One that ended itself says why in its title.
             kind += "" if "crashed" in one.title or kind != "restart crash" else " by itself"
         groups.setdefault(kind, []).append(one)
-    phrases = [phrase for kind, members in groups.items() for phrase in _phrases(kind, members)]
+    phrases = [one for kind, members in groups.items() for one in _phrases(run, kind, members)]
     yield from phrases[:MAX_STORIES]
     if len(phrases) > MAX_STORIES:
         yield f"and {len(phrases) - MAX_STORIES} more brokers in trouble"
 
 
-def _phrases(kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
+def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
     if kind == "flapping-broker":
         for one in members:
-            done = FLAPPING.get(str(one.measures.get("how")), "left and came back")
-            yield f"{brokers_text(one.brokers)} {done} {times_text(one.measures.get('cycles'))}"
+            done = _flapping_verb(one)
+            stayed = " and did not come back" if is_open(run, one) else ""
+            yield f"{brokers_text(one.brokers)} {done} {often_text(one)}{stayed}"
         return
     verb = {"restart crash": "crashed", "restart unknown": "went away", "long-pause": "froze"}
     if kind not in verb or any(not one.brokers for one in members):
@@ -286,15 +351,18 @@ def _how_long(finding: SavedFinding) -> str:
     return ""
 
 
-def times_text(number: object) -> str:
-    """Say how often.
+def _flapping_verb(finding: SavedFinding) -> str:
+    """Say what a broker did again and again; one only froze where its own log was silent."""
+    how = str(finding.measures.get("how"))
+    if how == "pause" and "froze" not in finding.title:
+        return "lost its session"
+    return FLAPPING.get(how, "left and came back")
 
-    >>> times_text(1), times_text(2), times_text(5), times_text(None)
-    ('once', 'twice', '5 times', 'again and again')
-    """
-    if not isinstance(number, int):
-        return "again and again"
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+def often_text(finding: SavedFinding) -> str:
+    """Say how often a broker was lost; at least so often where more is known than that."""
+    freezes, cycles = finding.measures.get("freezes_min"), finding.measures.get("cycles")
+    return f"at least {times_text(freezes)}" if freezes else times_text(cycles)
 
 
 def brokers_text(brokers: Sequence[int]) -> str:
@@ -315,7 +383,11 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     impact = run.document.get("impact") or {}
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        yield f"{count(hit, 'partition')} unavailable for up to {longest}"
+        longer = count_outages_without_end(run)
+        long = (
+            f", {longer} of them for longer than {longest}" if longer else f" for up to {longest}"
+        )
+        yield f"{count(hit, 'partition')} unavailable{long}"
     for one in findings:
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
@@ -323,5 +395,79 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if least:
         yield f"{bounds_text(least, most)} lost"
-    elif most is None or most > 0:
+    elif most is None:
         yield "records may be lost"
+    elif most > 0:
+        yield f"up to {_records(most)} may be lost"
+
+
+def count_outages_without_end(run: RunOutput) -> int:
+    """Count the partitions that lost their leader, and of which no line says when it was back."""
+    span = incident_span(run)
+    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
+    rows = run.rows("leadership", ("topic", "partition", "started_at"), where) if span else ()
+    return len(
+        {
+            (row["topic"], row["partition"])
+            for row in rows
+            if span
+            and row["started_at"] is not None
+            and span.start <= row["started_at"] <= span.end
+        }
+    )
+
+
+def open_causes(run: RunOutput) -> list[str]:
+    """Ask what began it and stands in no log: for brokers first, then for what clients met."""
+    span = incident_span(run)
+    findings = span.findings if span else run.incidents
+    asked: dict[str, list[int]] = {}
+    others: list[str] = []
+    given_up = [one for one in findings if one.detector == "undelivered-records"]
+    flapping = [one for one in findings if one.detector == "flapping-broker"]
+    told = {broker for one in flapping for broker in one.brokers}
+    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
+        verb = _unexplained(one)
+        if one.measures.get("freezes_min"):
+            others.append(f"how often {brokers_text(one.brokers)} froze in all")
+        if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+            asked.setdefault(verb, []).extend(one.brokers)
+        elif question := _question(one):
+            others.append(question)
+    brokers = [
+        f"why {brokers_text(list(dict.fromkeys(numbers)))} {verb}"
+        for verb, numbers in asked.items()
+        if numbers
+    ]
+    names = join_names([name for one in given_up for name in story_names(one)])
+    lost = [f"how many records {names} gave up in all"] if names else []
+    return [*brokers, *dict.fromkeys(others), *lost]
+
+
+def _unexplained(finding: SavedFinding) -> str:
+    """Return what a broker did without a line that says why; empty where there is one."""
+    measures, kind = finding.measures, str(finding.measures.get("kind"))
+    if finding.detector == "broker-restart":
+        # One that ended itself says why in its title.
+        is_open_crash = kind == "crash" and "crashed" in finding.title
+        return {"crash": "crashed" if is_open_crash else "", "unknown": "went away"}.get(kind, "")
+    if finding.detector == "flapping-broker":
+        is_explained = measures.get("reasons") or measures.get("collected")
+        return "" if is_explained else _flapping_verb(finding)
+    if finding.detector == "long-pause":
+        return "froze" if set(measures.get("ways") or ()) == {"silence"} else ""
+    return {
+        "isolated-broker": "was cut off", "network-partition": "could not reach each other",
+        "fencing-loop": "was fenced again and again",
+    }.get(finding.detector, "")  # fmt: skip
+
+
+def _question(finding: SavedFinding) -> str:
+    measures = finding.measures
+    if finding.detector == "offset-reset" and measures.get("cause") == "delete_records":
+        return f"who deleted records of {measures.get('topic')}"
+    if finding.detector == "stale-metadata" and measures.get("suspect") == "topic_deleted":
+        return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
+    if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
+        return f"why the members of {_whom(finding)} come and go"
+    return ""

@@ -126,15 +126,17 @@ def json_script(value: object, **attributes: str) -> Markup:
 
 
 def figure(
-    name: str, drawing: object, caption: str, *after: Child, still: Markup | None = None
-) -> Markup:
-    """Build one figure: its caption, a box to draw into, and its data.
+    name: str, drawing: object, caption: str, *after: Child, still: Markup | None = None,
+    legend: Markup | None = None,
+) -> Markup:  # fmt: skip
+    """Build one figure: its caption and legend, a box to draw into, and its data.
 
     `still` stands before the box until a script has drawn there, and on paper.
     """
     return tag(
         "figure",
         tag("figcaption", caption, id=f"{name}-says"),
+        legend,
         tag("div", still, tag("div", class_="plot", id=name), class_="scroll"),
         json_script(drawing, data_figure=name),
         *after,

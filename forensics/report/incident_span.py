@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from forensics.lib.text_format import count, duration, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report.finding_text import drop_standing, is_open
+from forensics.report.finding_text import describe_scope, drop_standing, is_open, short_title
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
 SAME_INCIDENT_MS = 30 * 60_000
 WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
+# What lasts to the end of the logs.
+STILL = {
+    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
+    "failing-fetcher": "{} is not copied to all its replicas",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,13 +96,24 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
     end = clock_text(span.end, span.start)
     long = duration(span.end - span.start)
     if not span.is_over:
-        return f"{begin} {zone}; not over when the logs end at {end} ({long} later)"
+        still = _still(run, span)
+        return f"{begin} {zone}; not over when the logs end at {end} ({long} later){still}"
     state = "over"
     if run.window and run.is_windowed and span.end > run.window[1]:
         state = "goes on after this window"
     if end == clock_text(span.start, span.start):
         return f"{begin} {zone}, {state}"
     return f"{begin} \u2013 {end} {zone} ({long}), {state}"
+
+
+def _still(run: RunOutput, span: IncidentSpan) -> str:
+    """Say what is still so when the logs end."""
+    lasting = next((one for one in span.findings if is_open(run, one)), None)
+    if lasting is None:
+        return ""
+    scope = describe_scope(lasting)
+    what = STILL.get(lasting.detector, f"{short_title(lasting).lower()} on {{}}").format(scope)
+    return f": {what}"
 
 
 def describe_others(span: IncidentSpan) -> str:

@@ -52,7 +52,7 @@ MAX_NAME_CHARS = 28
 # would stand on each other.
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
-MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 24, 30
+MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 21, 30
 # Room for the axis and its title, below the rows or above them; each line of a legend takes this
 # much more.
 FOOT_HEIGHT, TOP_AXIS, LEGEND_LINE_HEIGHT = 52, 62, 20
@@ -139,7 +139,7 @@ def lane_label(lane: LaneInterval) -> str:
     if lane.state in theme.OVERLAYS:
         return ""
     if lane.state != "active":
-        return lane.state
+        return theme.state_words(lane.state)
     node = "node not known" if lane.broker is None else f"node {lane.broker}"
     return node if lane.epoch is None else f"{node}, epoch {lane.epoch}"
 
@@ -403,7 +403,7 @@ def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    trace = bar_trace(bars, fills, pattern, name=shown(state), showlegend=False)
+    trace = bar_trace(bars, fills, pattern, name=shown(theme.state_words(state)), showlegend=False)
     if state in theme.OVERLAYS:
         trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
         trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], fgopacity=1, solidity=0.4)

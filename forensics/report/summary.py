@@ -7,29 +7,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
 from forensics.lib.text_format import count, duration, join_names, parse_millis
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
+from forensics.report.finding_text import short_title
 from forensics.report.headline import (
     CONSEQUENCES,
+    LOST_IF,
     NODE_STORIES,
     bounds_text,
     brokers_text,
     client_name,
+    count_outages_without_end,
     headline,
     loss_sentence,
-    times_text,
+    merged_findings,
+    node_stories,
+    often_text,
+    story_names,
 )
 from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
-MAX_EFFECTS = 3
+# The headline names as many clients.
+MAX_EFFECTS, MAX_NAMED = 3, 4
 OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
 CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
@@ -46,9 +53,11 @@ LEADER_WORDS = {
 FILE_NAME = re.compile(r"file:[^\s,:']+")
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
-ABOUT_SAME, MAX_WHY = 1.05, 240
+ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
+# Replicas are dropped from an ISR, and clients time out, so long after the cause.
+AROUND_MS = 30_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def explain_why(run: RunOutput) -> list[SummaryLine]:
         worst = run.incidents[0]
         sentences = [first_sentences(worst.explanation, 2) or "The logs do not say why."]
     # Of two things that began it in the same way the same is said.
-    text = shorten_names(" ".join(list(dict.fromkeys(sentences))[:3]))
+    text = shorten_names(" ".join(list(dict.fromkeys(sentences))[:MAX_REASONS]))
     has_chain = bool(run.document.get("chains"))
     return [SummaryLine(text, "happened" if has_chain else "", "Cause chain" if has_chain else "")]
 
@@ -79,17 +88,35 @@ def explain_why(run: RunOutput) -> list[SummaryLine]:
 def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say who went first, and how."""
     known = {finding.id: finding for finding in run.findings}
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     triggers = list(run.document.get("trigger") or ())
-    for one in triggers:
-        groups.setdefault(str(one.get("kind")), []).append(one)
+    for one in [*triggers, *_later_stories(run, span)]:
+        kind, finding = str(one.get("kind")), known.get(str(one.get("finding")))
+        # Crashes are told in turn; what froze for different reasons is told apart.
+        reason = _explained(finding) if finding and kind == "pause" else ""
+        groups.setdefault((kind, reason), []).append(one)
     told = {str(one.get("finding")) for one in triggers}
     worst = run.incidents[0]
     if triggers and worst.detector in NODE_STORIES and worst.id not in told:
         yield f"{worst.title.partition(';')[0]} ({clock_text(worst.start_ms or 0, span.start)})."
-    for kind, members in groups.items():
+    if merged_findings(run):
+        # What each of several clients met is said by its own finding.
+        groups = {key: members for key, members in groups.items() if key[0] in VERBS}
+    for (kind, _), members in groups.items():
         findings = [known[name] for one in members if (name := str(one.get("finding"))) in known]
         yield _trigger_sentence(kind, members, findings, run, span)
+
+
+def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
+    """Yield what the headline tells of processes beside the triggers, as triggers are written."""
+    if not run.document.get("trigger"):
+        return
+    told = {broker_id(str(one.get("node"))) for one in run.document["trigger"]}
+    for one in node_stories(span.findings):
+        if one.detector == "long-pause" and one.start_ms is not None and not told & {*one.brokers}:
+            for broker in one.brokers[:1]:
+                yield {"kind": "pause", "node": f"broker-{broker}", "at": one.start_ms,
+                       "finding": one.id}  # fmt: skip
 
 
 def _trigger_sentence(
@@ -106,7 +133,7 @@ def _trigger_sentence(
         if titles[0] == headline(run):
             return first_sentences(findings[0].explanation, 2)
         return f"{join_names(titles, 2)}. {first_sentences(findings[0].explanation, 1)}"
-    moments = [(parse_millis(one.get("at")) or 0, str(one.get("node"))) for one in members]
+    moments = [(_moment(one.get("at")), str(one.get("node"))) for one in members]
     repeats = [one for one in findings if one.detector == "flapping-broker"]
     if kind == "crash" and not repeats:
         moments = _each_crash(run, moments)
@@ -114,14 +141,20 @@ def _trigger_sentence(
     for index, (at, node) in enumerate(moments[:4]):
         doing = verb if not index else ""
         again = next((one for one in repeats if _is_about(one, node)), None)
-        often = f" {times_text(again.measures.get('cycles'))}, first" if again else ""
+        often = f" {often_text(again)}, first" if again else ""
         name = node_text(node)
         when = clock_text(at, span.start)
         parts.append(" ".join(f"{name} {doing}{often} at {when}".split()))
+        if again and again.measures.get("freezes_min"):
+            parts[-1] += f" ({again.measures.get('cycles')} of them ended its session)"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
     return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+
+
+def _moment(at: object) -> int:
+    return at if isinstance(at, int) else parse_millis(at) or 0
 
 
 def _each_crash(run: RunOutput, moments: list[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -154,13 +187,31 @@ def node_text(node: str) -> str:
 def _reason(kind: str, findings: Sequence[SavedFinding]) -> str:
     """Say why a process went, as far as the logs say it."""
     if kind == "crash":
-        reasons = [one.title.partition(";")[0] for one in findings if "crashed" not in one.title]
-        if not reasons:
-            return "; the logs do not say why."
-        return f". {'. '.join(dict.fromkeys(reasons))}."
+        reasons = [_ended(one) for one in findings]
+        starts = "".join(map(_failed_starts, findings))
+        if not any(reasons):
+            return f"; the logs do not say why.{starts}"
+        return f". {'. '.join(one for one in dict.fromkeys(reasons) if one)}.{starts}"
     causes = dict.fromkeys(map(_explained, findings))
     causes.pop("", None)
     return f". {next(iter(causes))}" if causes and kind != "controlled" else "."
+
+
+def _ended(finding: SavedFinding) -> str:
+    """Say why a process ended, where its lines or its host's say so."""
+    if reasons := finding.measures.get("reasons"):
+        return join_names([str(one) for one in reasons])
+    return "" if "crashed" in finding.title else finding.title.partition(";")[0]
+
+
+def _failed_starts(finding: SavedFinding) -> str:
+    """Say how many starts of a process failed, and with which error."""
+    failed, starts = finding.measures.get("failed_starts"), finding.measures.get("starts")
+    if not failed:
+        return ""
+    errors = [f'"{error}"' for error in finding.measures.get("start_errors") or ()]
+    said = f" ({join_names(errors, 1)})" if errors else ""
+    return f" {failed} of {starts} starts failed{said}."
 
 
 def _explained(finding: SavedFinding) -> str:
@@ -180,7 +231,7 @@ def first_sentences(text: str, number: int) -> str:
 
 def shorten_names(text: str) -> str:
     """Shorten the names of clients that are known by their file alone."""
-    return FILE_NAME.sub(lambda found: client_name(found[0]), text)
+    return CLIENT_INSTANCE.sub("", FILE_NAME.sub(lambda found: client_name(found[0]), text))
 
 
 def _mechanism(run: RunOutput) -> Iterator[str]:
@@ -201,8 +252,26 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
                 else "Nobody served the partitions it led until other leaders were elected or it "
                 "came back."
             )
+    elif same := merged_findings(run):
+        yield from _reasons_by_client(same)
     elif explained := first_sentences(worst.explanation, 2):
         yield explained
+
+
+def _reasons_by_client(findings: Sequence[SavedFinding]) -> Iterator[str]:
+    """Say why it happened to each of several clients, once for those of the same reason."""
+    reasons: dict[str, list[str]] = {}
+    for one in findings:
+        names = reasons.setdefault(first_sentences(one.explanation, 1), [])
+        names += [name for name in story_names(one) if name not in names]
+    if len(reasons) == 1:
+        yield first_sentences(findings[0].explanation, 2)
+        return
+    for reason, names in reasons.items():
+        # A first word with a colon names the finding's verdict, which its title says.
+        text = re.sub(r"^\w+: ", "", reason)
+        text = text if text[1:2].isupper() else text[:1].lower() + text[1:]
+        yield f"{join_names(names, 4)}: {text}"
 
 
 def _trigger_nodes(run: RunOutput) -> set[str]:
@@ -257,37 +326,28 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
     totals = sum_losses(run.findings)
     truncated = sum_clean_truncations(run.findings)
-    impact = run.document.get("impact") or {}
     rows = [row for _, row in loss_rows(run.findings) if row.lost_records_max != 0]
-    if totals and rows:
-        text = loss_sentence(run).rstrip(".").partition(" on ")[0]
-        names = join_names([row.partition for row in rows], 4)
-        if totals.unbounded:
-            text = "Records may be lost"
-        text = f"{text} from {names}"
-        if totals.acknowledged:
-            text += f"; {totals.acknowledged} of them had been acknowledged"
-        if totals.unbounded:
-            text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
-        yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
-    else:
-        is_sure = bool(impact.get("records_lost_min")) and truncated is not None
-        gave_up = any(one.detector == "undelivered-records" for one in run.incidents)
-        text = loss_sentence(run)
-        if is_sure:
-            text = text.replace("lost.", "lost: truncated after a failover.")
-        if gave_up and text == "No data loss found.":
-            text = "No data loss found inside Kafka; producers gave up records before it."
-        yield SummaryLine(text, "ledger" if truncated else "", "Data loss", is_strong=is_sure)
-    counted = impact.get("records_lost_min") or 0
-    if truncated and (rows or not counted):
-        more = " more" if rows else ""
+    if not (totals and rows):
+        is_sure = bool((run.document.get("impact") or {}).get("records_lost_min"))
+        ledger = "ledger" if truncated else ""
+        yield SummaryLine(loss_sentence(run), ledger, "Data loss", is_strong=is_sure)
+        return
+    text = loss_sentence(run).rstrip(".").partition(" on ")[0]
+    names = join_names([row.partition for row in rows], 4)
+    if totals.unbounded:
+        text = "Records may be lost"
+    text = f"{text} from {names}"
+    if totals.acknowledged:
+        text += f"; {totals.acknowledged} of them had been acknowledged"
+    if totals.unbounded:
+        text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
+    yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
+    if truncated:
         both = bounds_text(truncated.at_least, truncated.at_most)
         number, _, noun = both.rpartition(" ")
         on = count(truncated.partitions, "partition")
         yield SummaryLine(
-            f"{number}{more} {noun} truncated on {on} after clean failovers: lost only if written "
-            "with acks=1 and not sent again."
+            f"{number} more {noun} truncated on {on} after clean failovers: {LOST_IF}."
         )
 
 
@@ -306,16 +366,24 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
         return
     (name, most), *rest = longest
-    parts = [f"{name} for {duration(most)}"]
+    outages = incident_outages(run, span)
+    # Where a partition was hit again and again, its longest time is told.
+    often = " at a time" if len(outages) > len(longest) else ""
+    parts = [f"{name} for {duration(most)}{often}"]
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
         parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
         if most <= high * ABOUT_SAME:
-            parts = [f"for {_lengths(low, most)}"]
-    why = _leaders_away(incident_outages(run, span))
+            long = _lengths(low, most)
+            bound = "up to " if often and " to " not in long else ""
+            parts = [f"for {bound}{long}{often}"]
+    why = _leaders_away(outages)
     colon = ": " if parts[0].startswith(name) else " "
-    yield SummaryLine(f"{begin}{colon}{', '.join(parts)}{why}.", "partitions", "Partitions")
+    longer = count_outages_without_end(run)
+    open_end = f"; {longer} of them for longer, until when is not in the logs" if longer else ""
+    text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
+    yield SummaryLine(text, "partitions", "Partitions")
 
 
 def _lengths(low: int, high: int) -> str:
@@ -366,19 +434,37 @@ def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:
 def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     hit = (run.document.get("impact") or {}).get("clients_affected")
     if not hit:
+        yield from _clients_nearby(run, span)
         return
+    named = [client_name(name) for one in span.findings for name in one.clients]
     lengths = _client_troubles(run, span)
-    ranked = sorted(lengths, key=lambda name: (-lengths[name], name))[:hit]
-    every = {row["node"] for row in run.files if row["role"] == "client" and row["node"]}
+    if not (run.document.get("impact") or {}).get("partitions_unavailable"):
+        # Others had their own reasons.
+        lengths = {name: long for name, long in lengths.items() if client_name(name) in named}
+    ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
+    names = list(dict.fromkeys([*map(client_name, ranked), *named]))[:hit]
+    every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
     of = f" of {len(every)}" if len(every) >= hit else ""
-    begin = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
-    text = f"{begin}."
+    text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
+    text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked:
         most = lengths[ranked[0]]
         long = f"up to {duration(most)}" if most >= 1000 else "less than 1 s"
-        names = join_names([client_name(name) for name in ranked], 4)
-        text = f"{begin}, disconnected or retrying for {long}: {names}."
-    yield SummaryLine(text, "clients", "Clients")
+        text += f"; by their logs disconnected or retrying for {long}"
+    yield SummaryLine(f"{text}.", "clients", "Clients")
+
+
+def _clients_nearby(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
+    """Name clients that were in trouble about that time, where no partition was unavailable."""
+    around = replace(span, start=span.start - AROUND_MS)
+    lengths = _client_troubles(run, around)
+    if lengths:
+        names = join_names([client_name(name) for name in sorted(lengths)], 4)
+        long = duration(max(lengths.values()))
+        yield SummaryLine(
+            f"{count(len(lengths), 'client')} logged disconnects or retries about that time, for "
+            f"up to {long}: {names}.", "clients", "Clients",
+        )  # fmt: skip
 
 
 def _client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
@@ -405,13 +491,18 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]
-    # The headline counts these; their titles say how each of them fared.
     rest = [one for one in span.findings if one.detector not in said]
-    alone = len([one for one in rest if one.detector == worst.detector]) == 1
-    if alone or headline(run) == worst.title:
+    # The headline names these; their titles say how each of them fared.
+    first = merged_findings(run)[:MAX_NAMED]
+    if not first or headline(run) == worst.title:
         rest = [one for one in rest if one.id != worst.id]
-    for one in rest[:MAX_EFFECTS]:
+    rest = [one for one in rest if one not in first]
+    room = max(MAX_EFFECTS - len(first), 0)
+    room += len(rest) == room + 1
+    for one in [*first, *rest[:room]]:
         yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")
-    if len(rest) > MAX_EFFECTS:
-        more = count(len(rest) - MAX_EFFECTS, "more finding")
-        yield SummaryLine(f"And {more} of level medium or higher.", "findings", "Findings")
+    if len(rest) > room:
+        more = count(len(rest) - room, "more finding")
+        names = list(dict.fromkeys(short_title(one).lower() for one in rest[room:]))
+        text = f"And {more} of level medium or higher: {join_names(names)}."
+        yield SummaryLine(text, "findings", "Findings")

@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow.dataset as ds
 
+from forensics.detection.kafka_cli import quote
 from forensics.lib.node_ids import broker_id
-from forensics.lib.text_format import count, join_names, parse_millis
+from forensics.lib.text_format import count, detector_label, join_names, parse_millis
 from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE
-from forensics.report.headline import brokers_text, client_name, list_doubts
+from forensics.report.headline import (
+    brokers_text,
+    client_name,
+    count_outages_without_end,
+    list_doubts,
+    open_causes,
+)
 from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.report.summary import (
     HEARD_MS,
@@ -26,7 +33,7 @@ from forensics.report.summary import (
 from forensics.run_output.findings import PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding
 
-MAX_ACTIONS, MAX_UNKNOWN = 3, 4
+MAX_ACTIONS, MAX_UNKNOWN, MAX_CAUSES = 3, 4, 3
 # Words that a reader would have to fill in first.
 PLACEHOLDER = re.compile(
     r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
@@ -127,7 +134,7 @@ def first_action(finding: SavedFinding) -> str:
 
 def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
     """Take the first action of each finding; the same one for several brokers is one."""
-    taken: dict[str, tuple[str, SavedFinding, list[int]]] = {}
+    taken: dict[str, list[tuple[str, SavedFinding]]] = {}
     later: list[SummaryLine] = []
     for one in findings:
         if one.detector == "unclean-election":
@@ -135,27 +142,35 @@ def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[S
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
         for action in doing[:1] or ([] if is_over else usable[:1]):
-            key = action.partition("   # ")[0].strip()
-            key = re.sub(r"\bbroker-? ?\d+\b", "broker", key)
-            if key in taken:
-                taken[key][2].extend(one.brokers)
-            else:
-                taken[key] = action, one, list(one.brokers)
+            taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
         looking = [one for one in looking if not (is_over and LOOKS_FOR_OUTAGES in one)]
         later += [_command(action, one) for action in looking[:1]]
-    first = [_command(_for_all(*entry), entry[1]) for entry in taken.values()]
+    first = [_command(_for_all(members), members[0][1]) for members in taken.values()]
     known = {line.text for line in first}
     return [*first, *[line for line in later if line.text not in known][:1]]
 
 
-def _for_all(action: str, finding: SavedFinding, brokers: Sequence[int]) -> str:
-    """Let an action that several findings have name all of their brokers."""
-    every = list(dict.fromkeys(brokers))
-    if len(every) < 2 or len(finding.brokers) != 1:
-        return action
-    own = finding.brokers[0]
-    return re.sub(rf"\bbroker[ -]{own}\b", brokers_text(every), action)
+def _without_names(action: str, finding: SavedFinding) -> str:
+    """Return an action without the broker or client that it is for: the same one has the same."""
+    key = re.sub(r"\bbroker-? ?\d+\b", "broker", action.partition("   # ")[0].strip())
+    for name in finding.clients:
+        key = key.replace(quote(name), "client")
+    return key
+
+
+def _for_all(members: Sequence[tuple[str, SavedFinding]]) -> str:
+    """Let an action that several findings have name all of their brokers, or their clients."""
+    action, finding = members[0]
+    brokers = list(dict.fromkeys(number for _, one in members for number in one.brokers))
+    clients = list(dict.fromkeys(name for _, one in members for name in one.clients))
+    if len(brokers) > 1 and len(finding.brokers) == 1:
+        own = finding.brokers[0]
+        return re.sub(rf"\bbroker[ -]{own}\b", brokers_text(brokers), action)
+    if len(clients) > 1 and len(finding.clients) == 1:
+        names = join_names([quote(client_name(name)) for name in clients], 4)
+        return action.replace(quote(finding.clients[0]), names)
+    return action
 
 
 def _is_concrete(action: str) -> bool:
@@ -178,15 +193,32 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
 def list_unknown(run: RunOutput) -> list[SummaryLine]:
     """Say what is not known: the logs that are missing first, then what no line tells."""
     lines = [*missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
-    if unanswered := len(unanswered_detectors(run)):
-        lines.append(SummaryLine(f"{count(unanswered, 'check')} could not run.", "unseen", "Which"))
+    if unanswered := unanswered_detectors(run):
+        names = [detector_label(str(row.get("detector"))).lower() for row in unanswered]
+        text = f"{count(len(names), 'check')} could not run: {join_names(names)}."
+        lines.append(SummaryLine(text, "unseen", "Why"))
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:
         shown.append(SummaryLine(f"And {left} more.", "unseen", "What the logs do not show"))
-    if not missing_nodes(run) and not list_doubts(run):
-        shown.append(SummaryLine("The logs of all brokers and controllers are here."))
     return shown
+
+
+def describe_logs(run: RunOutput) -> list[SummaryLine]:
+    """Say that no server's logs are missing, and whose were read; empty where some are."""
+    if missing_nodes(run) or list_doubts(run):
+        return []
+    nodes = {
+        role: len({row["node"] or row["file"] for row in run.files if row["role"] == role})
+        for role in ("broker", "controller", "client")
+    }
+    clients = nodes.pop("client")
+    servers = join_names([count(number, role) for role, number in nodes.items() if number])
+    if not servers:
+        return []
+    others = f", and of {count(clients, 'client')}" if clients else ""
+    text = f"Of all brokers and controllers that the lines name ({servers}){others}."
+    return [SummaryLine(text, "coverage", "Coverage")]
 
 
 def missing_nodes(run: RunOutput) -> list[SummaryLine]:
@@ -214,17 +246,12 @@ def _partitions_led(run: RunOutput, nodes: Iterable[str]) -> int:
 
 
 def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
-    known = {finding.id: finding for finding in run.findings}
-    died = []
-    for one in run.document.get("trigger") or ():
-        finding = known.get(str(one.get("finding")))
-        if one.get("kind") == "crash" and finding and "crashed" in finding.title:
-            died.append(node_text(str(one.get("node"))))
-    if died:
-        names = list(dict.fromkeys(died))
-        numbers = [int(name.split()[-1]) for name in names if name.split()[-1].isdigit()]
-        text = brokers_text(numbers) if len(numbers) == len(names) else join_names(names)
-        yield SummaryLine(f"Why {text} crashed.")
+    if run.document.get("verdict") == "incident" and run.incidents:
+        for question in open_causes(run)[:MAX_CAUSES]:
+            yield SummaryLine(f"{shorten_names(question[:1].upper() + question[1:])}.")
+        if longer := count_outages_without_end(run):
+            of = count(longer, "partition")
+            yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:
         of = count(totals.unbounded, "partition")

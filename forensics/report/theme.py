@@ -49,14 +49,33 @@ STATE = {
     "not served": ("#ffffff", "/"),
     "vanished": ("#ffffff", "/"),
 }
+# What the figures call a state, and what a legend says of it, where its name does not say enough.
+STATE_WORDS = {
+    "paused": "frozen",
+    "isolated": "cut off",
+    "stale": "retrying",
+    "healthy": "connected",
+}
+STATE_MEANINGS = {
+    "recovering": "recovering (loads its logs)", "stopping": "stopping (clean shutdown)",
+    "fenced": "fenced (by the controller)", "unknown": "unknown (no lines)",
+    "vacant": "vacant (no active controller)",
+}  # fmt: skip
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
-    "not served": (UNCLEAN, "nobody served it: its leader was dead, frozen or cut off"),
-    "vanished": (
-        NONE,
-        "crashed at some moment here, between its last line and the first disconnect",
-    ),
+    "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
+    "vanished": (NONE, "last line to first disconnect: crashed in between"),
 }
+
+
+def state_words(state: str) -> str:
+    """Return what people call a state.
+
+    >>> state_words("paused"), state_words("up")
+    ('frozen', 'up')
+    """
+    return STATE_WORDS.get(state, state)
+
 
 _ASSIGNED: ContextVar[Mapping[int, str] | None] = ContextVar("assigned", default=None)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from forensics.detection.impact import clients_in_trouble
 from forensics.detection.verdict import INCIDENT, decide_verdict
 from forensics.errors import ForensicsError
 from forensics.history.log_coverage import LACKING_STATES
@@ -161,7 +162,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
         document["detectors"] = _detector_answers(run, findings)
     windowed = WindowedRun(run.folder, document, run, span)
     verdict = _verdict(windowed)
-    summary = f"{count(len(findings), 'finding')} in this window."
+    summary = f"{count(len(findings), 'finding')} of level low or info in this window."
     if verdict == INCIDENT:
         summary = str(findings[0].get("title") or "") if findings else "Nothing"
     return replace(windowed, document=document | {"verdict": verdict, "summary": summary})
@@ -207,7 +208,11 @@ def _impact(run: RunOutput, findings: Sequence[Mapping[str, Any]], span: Span) -
         "planned_partition_seconds": round(planned / 1000, 1),
     }
     if not lengths:
-        impact["clients_affected"] = 0
+        # Those that the findings kept are about; during outages nobody was hit here.
+        troubled = clients_in_trouble(
+            (one.get("severity"), one.get("clients") or ()) for one in findings
+        )
+        impact["clients_affected"] = len(troubled)
     if not any(one.get("detector") in ("unclean-election", "truncation") for one in findings):
         impact |= {"records_lost_min": 0, "records_lost_max": 0}
     return impact

@@ -24,7 +24,7 @@ def test_what_when_and_how_sure_stand_on_the_first_screen(tab: Tab, page: Path, 
 
     assert said.startswith("CRITICAL 2,535 to 3,400 records lost in metrics-firehose after an ")
     assert "Wed 2026-11-18, 11:38:25 \u2013 11:39:29 UTC (1 min 4 s), over." in said
-    assert "Confidence: confirmed." in said
+    assert "Confidence in what happened: confirmed." in said
     assert tab.run("document.documentElement.scrollWidth") <= width
     assert tab.run("document.querySelector('header').getBoundingClientRect().height") < 140
 

@@ -16,8 +16,8 @@ from forensics.cli.app import jobs_folder, make_group
 from forensics.cli.dry_run import HEAD_BYTES, preview_run
 from forensics.events.file_accounts import FileAccount
 from forensics.ingest.read_plan import plan_reading
-from forensics.sandbox import run_archives
 from forensics.settings import Settings
+from tests.recorded_runs import read_recording
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
@@ -28,10 +28,12 @@ def call(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("archive", ["430-unclean/logs", "282-flapping/logs.tar.gz"])
-def test_it_says_of_each_file_what_a_real_run_says(archive: str, tmp_path: Path) -> None:
+def test_it_says_of_each_file_what_a_real_run_says(
+    archive: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = str(SAMPLES / archive)
     seen = preview_run(Settings((path,), Path()))
-    real = run_archives([path], tmp_path / "out").files
+    real = read_recording(tmp_path_factory, archive.partition("/")[0]).files
 
     def told(one: FileAccount) -> tuple[object, ...]:
         return one.to_row()["layout"], one.node, one.role

@@ -14,6 +14,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
 from forensics.sandbox import run_archives
 from tests import bundles
+from tests.recorded_runs import read_recording
 
 Builder = Callable[[Path], Path]
 
@@ -81,11 +82,11 @@ def test_the_card_of_a_broker_says_why_it_died_and_quotes_the_line(
 
 
 @pytest.mark.parametrize("name", BUNDLES)
-def test_a_bundle_gives_the_incidents_of_its_logs(name: str, tmp_path: Path) -> None:
-    sample = bundles.SAMPLES / ("391-failed-disk" if name == "confluent_bundle" else "430-unclean")
-    run = run_archives(
-        [str(one) for one in sample.iterdir() if one.name.startswith("logs")], tmp_path / "plain"
-    )
+def test_a_bundle_gives_the_incidents_of_its_logs(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sample = "391-failed-disk" if name == "confluent_bundle" else "430-unclean"
+    run = read_recording(tmp_path_factory, sample)
     plain = detect(run.tables, run.past)
 
     assert incidents(plain.findings) == incidents(answer(name, tmp_path).findings)

@@ -57,3 +57,16 @@ def test_what_is_cut_after_a_clean_failover_is_lost_at_most(
     found = measure_impact(built, list(truncation.find(built)))
 
     assert (found["records_lost_min"], found["records_lost_max"]) == (0, most)
+
+
+def test_clients_that_an_incident_is_about_are_affected_without_an_outage(tmp_path: Path) -> None:
+    """librdkafka numbers the instances of a client: they are one."""
+    built, seen = case(tmp_path), [event(1, "app", "client_error")]
+    found = [
+        built.finding("unreachable-listener", severity, "x", 1, 2, seen, clients=clients)
+        for severity, clients in (
+            ("medium", ["app-rd#producer-1", "app-web"]), ("medium", ["app-rd"]), ("low", ["b"]),
+        )
+    ]  # fmt: skip
+
+    assert measure_impact(built, found)["clients_affected"] == 2

@@ -201,10 +201,21 @@ def test_an_assumed_version_is_said_once() -> None:
 
     first, second, prose = known.adapt([known.unavailable(), known.topic("t"), "Wait."])
 
-    assert first.endswith("--unavailable-partitions  # (for Kafka 3.0; no line names the version)")
-    assert second == known.topic("t")
+    asked = f"{known.topic('t')}   # who leads each partition, who is in sync?"
+    assert first.endswith("no leader now? (for Kafka 3.0; no line names the version)")
+    assert second == asked
     assert prose == "Wait."
-    assert on("3.0.0").adapt([known.topic("t")]) == [known.topic("t")]
+    assert on("3.0.0").adapt([known.topic("t")]) == [asked]
+
+
+def test_a_command_is_asked_for_what_its_finding_asks() -> None:
+    """Only where the finding has no question of its own is there that of the command."""
+    kafka = on("3.9.1")
+    own = f"{kafka.topic('t')}   # are the new replicas in the ISR?"
+
+    assert kafka.adapt([own, kafka.group("g")]) == [
+        own, f"{kafka.group('g')}   # where is the group, how far behind?",
+    ]  # fmt: skip
 
 
 def test_windows_has_no_journal_and_no_shell_scripts(tmp_path: Path) -> None:
@@ -216,10 +227,13 @@ def test_windows_has_no_journal_and_no_shell_scripts(tmp_path: Path) -> None:
     linux = case(tmp_path / "l", files=[server], events=[loaded | {"text": "dir=/data"}]).commands
     actions = ["journalctl -k | grep -i 'killed'   # memory?", linux.topic("kafka-a.sh"), "Wait."]
 
-    assert linux.adapt(actions) == actions
+    assert linux.adapt(actions[::2]) == actions[::2]
     assert windows.adapt(actions) == [
         "Get-WinEvent -LogName System   # memory?",
-        "kafka-topics.bat --zookeeper ZOOKEEPER:2181 --describe --topic kafka-a.sh",
+        (
+            "kafka-topics.bat --zookeeper ZOOKEEPER:2181 --describe --topic kafka-a.sh"
+            "   # who leads each partition, who is in sync?"
+        ),
         "Wait.",
     ]
 

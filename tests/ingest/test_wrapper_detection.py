@@ -30,6 +30,8 @@ from tests.ingest.wrapped_logs import WRAPS, cri, docker_json, wrapper_of
 TRACE = [b"java.io.IOException: no", b"\tat kafka.server.KafkaServer.startup(KafkaServer.scala:99)"]
 OTHERS = [*TRACE, b"", "größe \U0001f600".encode()]
 LINES = [*LOG.splitlines(), *OTHERS, *LOG.splitlines()[:9]]
+# As many as several splits need: each split looks at what stands around it.
+FEW_LINES = [*LOG.splitlines()[:60], *OTHERS, *LOG.splitlines()[:9]]
 KNOWN = {wrapper.id: wrapper for wrapper in load_wrappers()}
 SHIPPED = group_signatures(group_layouts(load_layouts()))
 # What the hypothesis tests take for a record.
@@ -102,14 +104,14 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(name: str) -> None:
         assert begins[event["line"] - 1] == event["offset"]
 
 
-@pytest.mark.parametrize("split_size", [1000, 30_000])
+@pytest.mark.parametrize("split_size", [700, 6000])
 @pytest.mark.parametrize("name", WRAPS)
 def test_where_a_wrapped_file_is_split_changes_nothing(name: str, split_size: int) -> None:
-    text = WRAPS[name](LINES)
+    text = WRAPS[name](FEW_LINES)
     whole, split = read(text), read(text, split_size)
 
     assert whole.accounts() == split.accounts()
-    assert whole.facts() == split.facts()
+    assert whole.facts() == split.facts() != []
     assert row(whole)["layout"] == row(split)["layout"]
 
 
@@ -265,7 +267,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", ["colours", "compose", "cri", "docker-json", "message-json"])
+@pytest.mark.parametrize("name", ["colours", "cri", "docker-json"])
 @pytest.mark.parametrize("what", HOSTILE)
 @pytest.mark.parametrize("block", [1 << 16, 4 << 20])
 def test_hostile_lines_are_counted_and_cost_no_more_than_others(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from forensics.run_output.findings import write_findings
+from tests.recorded_runs import make_once
 from tests.report.recorded import postmortem
 from tests.report.sample_runs import (
     Row,
@@ -67,7 +69,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     def give(name: str) -> Path:
         if name not in known:
-            known[name] = postmortem(name, tmp_path_factory.mktemp(name))
+            made = make_once(
+                tmp_path_factory, f"postmortem-{name}", lambda out: postmortem(name, out)
+            )
+            # What tests change is their worker's.
+            known[name] = tmp_path_factory.mktemp(name) / "out"
+            shutil.copytree(made, known[name])
         return known[name]
 
     return give

@@ -96,6 +96,18 @@ def test_a_process_that_says_why_it_ended_is_told_so(unclean: Path) -> None:
     assert headline(saved(unclean, one)).startswith("Broker 2 ended: it was out of memory; 3 part")
 
 
+def test_a_broker_froze_at_least_as_often_as_is_known(unclean: Path) -> None:
+    """Short freezes leave few lines; one whose own log says nothing only lost its session."""
+    measures = {"how": "pause", "cycles": 4, "freezes_min": 5}
+    one = finding("F-1", "flapping-broker", "high", brokers=[3], measures=measures,
+                  title="Broker 3 froze at least 5 times and lost its session 4 times")  # fmt: skip
+    assert headline(saved(unclean, one)).startswith("Broker 3 froze at least 5 times; ")
+
+    lost = one | {"title": "Broker 3 lost its session 4 times", "measures": {
+        "how": "pause", "cycles": 4}}  # fmt: skip
+    assert headline(saved(unclean, lost)).startswith("Broker 3 lost its session 4 times; ")
+
+
 def test_several_clients_with_one_trouble_are_one_headline(unclean: Path) -> None:
     found = [finding(f"F-{name}", "offset-reset", "medium", clients=[name]) for name in "ab"]
 
@@ -109,7 +121,8 @@ def test_loss_cannot_be_told_where_a_file_is_damaged(unclean: Path) -> None:
     assert verdict_sentence(run) == (
         "Broker 2 left and came back again and again; 3 partitions unavailable for up to 40 s. "
         "Wed 2026-11-18, 11:38:48 \u2013 11:39:29 UTC (40.7 s), over. "
-        "Whether records were lost cannot be told from these logs. Confidence: confirmed."
+        "Whether records were lost cannot be told from these logs. "
+        "Confidence in what happened: confirmed."
     )
 
 
@@ -118,7 +131,7 @@ def test_no_loss_is_seen_where_all_was_read(unclean: Path) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
-    assert " No data loss found. Confidence: confirmed." in verdict_sentence(run)
+    assert " No data loss found. Confidence in what happened: confirmed." in verdict_sentence(run)
 
 
 def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:

@@ -78,7 +78,8 @@ def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
     html = draw_report(unclean).read_text(encoding="utf-8")
 
     said = "2,535 to 3,400 records lost in metrics-firehose after an unclean leader election"
-    when = "Wed 2026-11-18, 11:38:25 \u2013 11:39:29 UTC (1 min 4 s), over. Confidence: confirmed."
+    when = "Wed 2026-11-18, 11:38:25 \u2013 11:39:29 UTC (1 min 4 s), over. "
+    when += "Confidence in what happened: confirmed."
     assert f"<title>{said} \u00b7 2026-11-18 \u00b7 Kafka 4.3.0, 3 brokers</title>" in html
     assert html.index(when) < html.index("<table")
 

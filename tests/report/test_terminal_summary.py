@@ -35,7 +35,7 @@ def test_an_incident_is_told_as_on_the_page(unclean: Path) -> None:
     title, when = rows["INCIDENT"].splitlines()
     assert title == headline(load_run(unclean))
     assert when.startswith("Wed 2026-11-18, 11:")
-    assert when.endswith("lost on 3 partitions. Confidence: confirmed.")
+    assert when.endswith("lost on 3 partitions. Confidence in what happened: confirmed.")
     archives = "--archive logs.tar.gz --archive 'my logs/'"
     assert rows["next"] == f"kafka-forensics show F-3f2a91c0 --out {unclean} {archives}"
     assert rows["page"] == (unclean / "report.html").as_uri()

@@ -29,13 +29,13 @@ def pack(tmp_path: Path) -> Path:
     return tmp_path / "pack"
 
 
-@pytest.mark.spark
+@pytest.mark.slow
 def test_a_suite_of_ones_own_ends_the_command_with_4(pack: Path, tmp_path: Path) -> None:
     (tmp_path / "logs/broker-1").mkdir(parents=True)
     (tmp_path / "logs/broker-1/server.log").write_bytes(LOG.read_bytes())
     done = call(
         tmp_path, "postmortem", "logs", "-o", "out", "--rules", str(pack), "--data-docs", "docs",
-        "--master", "local[1]",
+        "--engine", "local",
     )  # fmt: skip
 
     assert 4 == done.returncode, done.stderr
@@ -53,10 +53,10 @@ def test_a_suite_of_ones_own_ends_the_command_with_4(pack: Path, tmp_path: Path)
     assert (tmp_path / "docs/index.html").exists()
 
 
-@pytest.mark.spark
+@pytest.mark.slow
 def test_an_empty_log_ends_the_command_with_4(tmp_path: Path) -> None:
     (tmp_path / "server.log").touch()
-    done = call(tmp_path, "postmortem", "server.log", "-o", "out", "--master", "local[1]")
+    done = call(tmp_path, "postmortem", "server.log", "-o", "out", "--engine", "local")
 
     assert 4 == done.returncode, done.stderr
     assert "the quality gate is closed, no line of the archive could be read" in done.stdout

@@ -15,7 +15,7 @@ LOGS = SAMPLES / "430-unclean/logs"
 PARTS = ("broker-1/state-change.log", "broker-2/state-change.log", "controller-1/controller.log")
 
 
-@pytest.mark.spark
+@pytest.mark.slow
 def test_an_archive_is_read_and_kept_and_can_be_asked_again(tmp_path: Path) -> None:
     for name in PARTS:
         (tmp_path / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def test_an_archive_is_read_and_kept_and_can_be_asked_again(tmp_path: Path) -> N
     command = make_group(jobs_folder())
 
     first = CliRunner().invoke(
-        command, ["timeline", archive, *asked, "-o", out, "--master", "local[1]"]
+        command, ["timeline", archive, *asked, "-o", out, "--engine", "local"]
     )
     again = CliRunner().invoke(command, ["timeline", out, *asked])
 

@@ -14,6 +14,7 @@ from forensics.detection.shared.controller_losses import (
     loss_measures,
     runs_of_losses,
 )
+from forensics.lib.text_format import times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -47,7 +48,7 @@ def _finding(context: DetectionContext, run: Sequence[ControllerLoss]) -> Findin
         measures={"changes": len(run), **measures},
         explanation=f"{told}{more} While controllers change, no leader is elected and no broker is"
         " fenced or let in: every failure in that time takes longer."
-        + (f" {worst} was lost {times} times." if times > 1 else "")
+        + (f" {worst} was lost {times_text(times)}." if times > 1 else "")
         + describe_waiting(measures),
         actions=[
             f"{context.commands.controller()}   # who is it now, and since which epoch?",

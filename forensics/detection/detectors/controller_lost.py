@@ -14,7 +14,7 @@ from forensics.detection.shared.controller_losses import (
     loss_measures,
     runs_of_losses,
 )
-from forensics.lib.text_format import join_names, quantity
+from forensics.lib.text_format import join_names, quantity, times_text
 from forensics.run_output.findings import Finding
 
 NAME = "controller-lost"
@@ -44,7 +44,8 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     title = (
         f"{first.before.node}, the active controller, {first.words.partition(',')[0]}: {vacant}"
         if len(losses) == 1
-        else f"The active controller was lost {len(losses)} times ({join_names(nodes)}): {vacant}"
+        else f"The active controller was lost {times_text(len(losses))} ({join_names(nodes)}): "
+        f"{vacant}"
     )
     return context.finding(
         NAME,

@@ -104,7 +104,8 @@ def _absence_finding(
             "how": how,
             "ways": dict(sorted(ways.items())),
         }
-        | ({"failed_starts": failed} if failed else {}),
+        | _known_causes(context, run, tried)
+        | ({"freezes_min": len(run) + len(others)} if others else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
         + _why_it_ended(context, run)
         + _why_starts_failed(failed, tried)
@@ -186,6 +187,19 @@ def _reasons(context: DetectionContext, run: Sequence[Absence]) -> Counter[str]:
     known = death_reasons(context)
     keys = [(absence.broker, absence.begin) for absence in run]
     return Counter(known[key][0] for key in keys if key in known)
+
+
+def _known_causes(
+    context: DetectionContext, run: Sequence[Absence], tried: Sequence[FailedStarts]
+) -> dict[str, Any]:
+    """Return what is known of why its processes ended, and why starts failed, as measures."""
+    known: dict[str, Any] = {}
+    if reasons := sorted(_reasons(context, run)):
+        known["reasons"] = [_ended(reason)[0] for reason in reasons]
+    if failed := sum(one.failed for one in tried):
+        known |= {"failed_starts": failed, "starts": sum(one.starts for one in tried)}
+        known["start_errors"] = sorted({one.reason[:_SHOWN] for one in tried if one.reason})
+    return known
 
 
 def _why_it_ended(context: DetectionContext, run: Sequence[Absence]) -> str:

@@ -12,7 +12,7 @@ from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import quantity, times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -39,7 +39,7 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     broker, begin = run[0].broker, run[0].begin
     end = run[-1].end if run[-1].end is not None else max(context.logs_end, begin)
     longest = max((one.end or context.logs_end) - one.begin for one in run) / SECOND
-    times = f" {len(run)} times, up to" if len(run) > 1 else " for"
+    times = f" {times_text(len(run))}, up to" if len(run) > 1 else " for"
     whom = "the controller" if context.history.context.kraft else "ZooKeeper"
     commands = context.commands
     return context.finding(

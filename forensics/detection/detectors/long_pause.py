@@ -19,7 +19,7 @@ from forensics.detection.shared.process_stalls import (
 )
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions, windows
-from forensics.lib.text_format import count, seconds_text
+from forensics.lib.text_format import count, seconds_text, times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -95,7 +95,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
         _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]].format(by_gc=by_gc)
     )
     if fenced and not is_host:
-        explained += _GIVEN_UP.format(times=count(len(fenced), "time"))
+        explained += _GIVEN_UP.format(times=times_text(len(fenced)))
         explained += say_in_sync_again(context, fenced[-1])
     return context.finding(
         NAME,
@@ -131,7 +131,7 @@ def _title(
     # What only others, or its own late timers, tell begins at some time before.
     is_silence = max(run, key=lambda stall: stall.duration).source == "silence"
     length = f"about {seconds_text(longest, 0)}" if is_silence else seconds_text(longest)
-    times = f" {len(run)} times, up to" if len(run) > 1 else " for"
+    times = f" {times_text(len(run))}, up to" if len(run) > 1 else " for"
     return f"{nodes[0]} froze{times} {length}"
 
 

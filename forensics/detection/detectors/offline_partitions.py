@@ -21,7 +21,7 @@ from forensics.detection.context import (
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import count, seconds_text
+from forensics.lib.text_format import count, seconds_text, times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -199,7 +199,7 @@ def _finding(
     leaders = sorted(
         {row["previous_leader"] for row in group if row["previous_leader"] is not None}
     )
-    times = f", {losses} times" if losses > 1 else ""
+    times = f", {times_text(losses)}" if losses > 1 else ""
     open_end = f", {len(still)} of them still when the logs end" if still else ""
     subject = count(len(names), "partition")
     return context.finding(

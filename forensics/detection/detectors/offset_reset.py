@@ -14,6 +14,7 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -238,7 +239,8 @@ def _finding(context: DetectionContext, reset: _Reset) -> Finding:
     return context.finding(
         NAME,
         context.limits[NAME][_limit(reset)],
-        f"{name}: {_what(reset)} in {topic or 'a topic'}{_CAUSES[reset.cause][0]}",
+        f"{name} lost its position in {topic or 'a topic'} and {_what(reset)}"
+        f"{_CAUSES[reset.cause][0]}",
         session.begin,
         session.end,
         evidence,
@@ -269,14 +271,14 @@ def _limit(reset: _Reset) -> str:
 
 def _what(reset: _Reset) -> str:
     if reset.fails:
-        return "its position is gone and it stops"
+        return "stops"
     if reset.skipped:
-        return f"its position is gone, and it skipped {reset.skipped} records"
+        return f"skipped {quantity(reset.skipped, 'record')}"
     if reset.again and reset.cause == "topic_recreated":
-        return "its position is gone, and it starts over"
+        return "starts over"
     if reset.again:
-        return f"its position is gone, and it reads {reset.again} records again"
-    return "its position is gone, and it went elsewhere"
+        return f"reads {quantity(reset.again, 'record')} again"
+    return "went on elsewhere"
 
 
 def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
@@ -287,7 +289,7 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
     if reset.fails and group and topic:
         command = context.commands.reset_offsets(group, topic)
         return [
-            f"{command}   # while the group is stopped, and what is missing is not wanted",
+            f"{command}   # while the group is stopped: goes on at the first record left",
             *commands,
         ]
     return [*commands, _CAUSES[reset.cause][2].format(quote(client or "the consumer"))][:3]
@@ -314,14 +316,14 @@ def _doubts(reset: _Reset) -> list[str]:
 
 
 _END = {
-    "fails": "auto.offset.reset is none, or the application does not handle it: the consumer stops "
-    "with an exception, and does so again each time it is started.",
+    "fails": "Its auto.offset.reset is none, or the application does not handle it: the consumer "
+    "stops with an exception, and does so again each time it is started.",
     "resets": "The consumer went where auto.offset.reset sends it: with latest it skips all that "
     "was written since, with earliest it reads all that is there.",
 }
 _CAUSES = {
     "retention": (
-        " since retention had deleted it",
+        ": retention had deleted it",
         (
             "What the consumer was to read next had already been deleted by retention: it was away "
             "for longer, or is slower, than the topic keeps records."
@@ -329,12 +331,12 @@ _CAUSES = {
         "Raise retention.ms or retention.bytes of the topic above the longest time {} may be away.",
     ),
     "delete_records": (
-        " since somebody deleted records",
+        ": somebody deleted records",
         "Somebody deleted the records up to an offset beyond the consumer's position.",
         "Ask who ran kafka-delete-records while {} was reading.",
     ),
     "offsets_expired": (
-        " since the group's offsets had expired",
+        ": the offsets of its group had expired",
         (
             "The group was empty for longer than offsets.retention.minutes, so its committed "
             "offsets were dropped, and it begins like a new one."
@@ -342,7 +344,7 @@ _CAUSES = {
         "Raise offsets.retention.minutes of the brokers above the longest time {} may be away.",
     ),
     "truncation": (
-        " since the log was cut back",
+        ": the log was cut back",
         (
             "The new leader's log ends before the consumer's position: records that it had read "
             "were cut off."
@@ -353,7 +355,7 @@ _CAUSES = {
         ),
     ),
     "topic_recreated": (
-        " since the topic was deleted",
+        ": the topic was deleted",
         "The topic was deleted, and the offsets of one of the same name begin anew.",
         "Reset the offsets of the group of {} when a topic is created again.",
     ),

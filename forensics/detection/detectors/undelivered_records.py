@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.text_format import quantity
@@ -79,7 +80,7 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
             "errors": [error for error in session.values("error") if error],
         },
         explanation=_MECHANISM,
-        actions=[_KEEP, _WAIT],
+        actions=[_KEEP.format(name=quote(name)), _WAIT],
         why=f"{quantity(session.count, 'line')} of {name} within {session.seconds} s",
         doubts=_DOUBTS,
     )
@@ -91,8 +92,8 @@ _MECHANISM = (
     "is lost with the process."
 )
 _KEEP = (
-    "Find out what the application does with records that failed: unless it keeps them (an outbox, "
-    "a dead letter queue) and sends them again, they are gone."
+    "Find out what becomes of the records that {name} gave up: unless the application keeps them "
+    "(an outbox, a dead letter queue) and sends them again, they are gone."
 )
 _WAIT = (
     "Set delivery.timeout.ms above the longest outage that it has to live through, and close "

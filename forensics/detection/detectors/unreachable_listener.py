@@ -76,17 +76,18 @@ def _client_finding(
             is_advertised=bool(named),
         ),
         explanation="The bootstrap address only leads to the metadata; from then on a client "
-        f"goes to the address that each broker gives out, and {address.address} does not work from "
-        f"where it runs. {_MEANINGS[address.reason]}",
+        "goes to the address that each broker gives out, and that one does not work from where the "
+        f"client runs. {_MEANINGS[address.reason]}",
         actions=[
+            (
+                f"Set advertised.listeners{f' of {broker}' if address.broker is not None else ''} "
+                "to an address that these clients can resolve and reach; a listener of its own for "
+                "them if other clients need the one that is there."
+            ),
             "Look at advertised.listeners of every broker."
             if address.broker is None
-            else context.commands.broker_config(address.broker, "listeners"),
+            else f"grep advertised.listeners server.properties   # on {broker}: what it gives out",
             f"On the host of {quote(clients[0])}: nc -vz {_host_and_port(address.address)}",
-            (
-                "Set advertised.listeners to what these clients can resolve and reach; a listener "
-                "of its own for them if other clients need the one that is there."
-            ),
         ],
         why=f"{address.count} failures for more than {limits['lasting']} s and not one connection "
         f"between them (at least {limits['least']} are needed)"
@@ -246,7 +247,7 @@ def _measures(
 
 
 _MEANINGS = {
-    "unresolved": "The broker itself may be as well as can be.",
+    "unresolved": "The broker itself may be healthy.",
     "refused": "The broker ran all the while: the address is another one than it listens on.",
     "timed out": "The broker ran all the while.",
 }

@@ -17,7 +17,7 @@ from forensics.report.headline import describe_incident, headline, verdict_sente
 from forensics.report.incident_story import build_story
 from forensics.report.routine import merge_routine
 from forensics.report.summary import SummaryLine, explain_why, list_impact
-from forensics.report.summary_actions import list_actions, list_unknown
+from forensics.report.summary_actions import describe_logs, list_actions, list_unknown
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
@@ -76,6 +76,7 @@ def write(run: RunOutput, full: bool) -> Iterator[str]:
         yield from _section("Impact", list_impact(run))
         yield from _section("To do", list_actions(run), "- [ ] ")
     yield from _section("Not known", list_unknown(run))
+    yield from _section("Logs", describe_logs(run))
     yield from _story(run)
     yield from _data_loss(run)
     quiet = [finding for finding in run.findings if not finding.is_incident]

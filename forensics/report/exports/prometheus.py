@@ -96,7 +96,10 @@ def _findings(run: RunOutput) -> Iterator[Family]:
     for name, text in (
         ("partitions", "Partitions that the logs name."),
         ("partitions_unavailable", "Partitions that nobody could serve for a time, unplanned."),
-        ("clients_affected", "Clients that were disconnected or retried during the outages."),
+        (
+            "clients_affected",
+            "Clients in trouble during outages, or by findings about them.",
+        ),
         ("records_lost_min", "Records lost at least."),
         ("records_lost_max", "Records lost at most; absent where there is no bound."),
     ):

@@ -18,7 +18,7 @@ MAX_BROKERS = 30
 # In pixels: larger dots would hide those of the next row.
 MAX_DOT = 28
 MINUTE = 60_000
-KIND_TEXTS = {"clean shutdown": "shut down cleanly", "crash": "crashed", "pause": "paused"}
+KIND_TEXTS = {"clean shutdown": "shut down cleanly", "crash": "crashed", "pause": "froze"}
 Returns = list[tuple[BrokerLifecycle, list[BrokerAbsence]]]
 
 

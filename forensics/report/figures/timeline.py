@@ -5,6 +5,7 @@ The SVG is for readers without scripts, for mail, and for a first sight.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +35,8 @@ MAX_SILENCES = 40
 # Sizes in pixels of an SVG as wide as the text; the browser makes it fit.
 SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
 MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
+# A group of partitions is named by one of them and how many more there are.
+MORE = re.compile(r" \+\d+$")
 # The class of letters by their colour.
 LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground"}
 
@@ -52,7 +55,7 @@ def draw_timeline(data: TimelineData) -> Figure:
         rows.append(("Findings, numbered as below", height, draw_flags))
     if data.grid is not None:
         title = "Leaders of partitions, worst first; click a cell for all of them"
-        height = min(100 if data.partitions else 150, 14 * len(data.grid.names) + 10)
+        height = min(80 if data.partitions else 150, 14 * len(data.grid.names) + 10)
         rows.append((title, height, partial(_draw_leaders, grid=data.grid)))
     if _has_debt(data):
         rows.append(("Unhealthy partitions", 56, partial(_draw_debt, data=data)))
@@ -66,24 +69,41 @@ def draw_timeline(data: TimelineData) -> Figure:
             rows.append((title, 40, draw_volume))
     sheet = plotly_sheet.draw_rows(rows, data.view, axis_on_top=True)
     slider = add_range_slider(sheet, data.volume) if data.volume is not None and rows else {}
-    return sheet.build(data.findings, data.holes, **slider)
+    # Lanes are hatched where a node has no logs: the only band is the incident.
+    return sheet.build(data.findings, **slider)
 
 
 def lane_rows(data: TimelineData) -> Iterator[tuple[str, Sequence[LaneInterval]]]:
     """Yield the rows of lanes that have something to show, in their order."""
-    lanes = (("Brokers", data.brokers), ("Partitions that were unavailable", data.partitions),
+    partitions = "Partitions that were unavailable"
+    if any(MORE.search(lane.name) for lane in data.partitions):
+        partitions += " (+1: one more with the same history)"
+    lanes = (("Brokers", data.brokers), (partitions, data.partitions),
              ("Clients", data.clients), ("Active controller", data.controller))  # fmt: skip
     yield from ((title, lane) for title, lane in lanes if lane)
 
 
 def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
-    """Return colour, colour of the hatching and words of each state that the lanes show."""
-    shown_states = {lane.state for _, lanes in lane_rows(data) for lane in lanes}
+    """Return colour, colour of the hatching and words of each state that the lanes show.
+
+    Behind them stands the shade of the incident.
+    """
+    start, end = data.view
+    shown_states = {
+        lane.state
+        for _, lanes in lane_rows(data)
+        for lane in lanes
+        if lane.start < end and lane.end > start
+    }
     legend = []
     for state, (fill, pattern) in theme.STATE.items():
         if state in shown_states and fill and state != "no leader":
-            lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", state))
+            meaning = theme.STATE_MEANINGS.get(state, theme.state_words(state))
+            lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", meaning))
             legend.append((fill, lines, words))
+    if plotly_sheet.incident_bands(data.findings, data.view[1]):
+        shade = "color-mix(in srgb, var(--critical) 12%, transparent)"
+        legend.append((shade, "", "incident"))
     return legend
 
 
@@ -95,10 +115,6 @@ def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
         legend.append(no_leader)
     debts = [name for name, points in data.debt.items() if any(level for _, level in points)]
     legend += [(theme.DEBT[name], f"partitions {name}") for name in debts]
-    if plotly_sheet.incident_bands(data.findings, data.view[1]):
-        legend.append(("color-mix(in srgb, var(--critical) 12%, transparent)", "incident"))
-    if data.holes:
-        legend.append((f"color-mix(in srgb, {theme.HATCH} 25%, transparent)", "a node has no logs"))
     errors = data.volume.errors if data.volume else ()
     return legend + [(theme.VERDICT[name], f"errors: {name}") for name in errors]
 

@@ -126,7 +126,8 @@ def _strip(run: RunOutput, broker: BrokerLifecycle) -> Markup | None:
         if row["state"] != "unknown":
             colour = theme.STATE.get(row["state"] or "", (solid, ""))[0]
             place = strip_style((row["started_at"], row["ended_at"]), run.window)
-            pieces.append(tag("span", style=f"{place};background:{colour}", title=row["state"]))
+            words = theme.state_words(row["state"] or "")
+            pieces.append(tag("span", style=f"{place};background:{colour}", title=words))
     return tag("div", *pieces, class_="strip life", aria_hidden="true")
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 import pyarrow.dataset as ds
 
-from forensics.history.nodes.broker_states import AWAY_STATES
+from forensics.history.nodes.broker_states import AWAY_STATES, SHUTDOWN_STATES
 from forensics.lib import intervals
-from forensics.lib.text_format import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, join_names, natural_key, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report import partition_groups, plotly_sheet, time_bins
+from forensics.report import partition_groups, plotly_sheet, theme, time_bins
 from forensics.report.figures import timeline
 from forensics.report.html import Markup, figure, join, limit_caption, render_legend, table, tag
 from forensics.report.lane_intervals import (
@@ -30,7 +31,7 @@ MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 6, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
-MAX_LANES, MAX_BARS = 5, 200
+MAX_LANES, MAX_BARS = 4, 200
 Span = tuple[int, int]
 
 
@@ -43,10 +44,12 @@ def render(run: RunOutput) -> Markup:
     drawing = timeline.draw_timeline(data)
     states = _states(brokers)
     if not drawing["data"]:
-        return join([tag("p", _caption(data)), states])
-    legend = render_legend(timeline.timeline_legend(data), timeline.state_legend(data))
+        return join([tag("p", _caption(run, data)), states])
+    legend = render_legend((), timeline.state_legend(data))
+    colours = render_legend(timeline.timeline_legend(data))
     still = timeline.draw_static_timeline(data)
-    return figure("figure-timeline", drawing, _caption(data), legend, states, still=still)
+    caption = _caption(run, data)
+    return figure("figure-timeline", drawing, caption, colours, states, still=still, legend=legend)
 
 
 def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.TimelineData | None:
@@ -73,7 +76,6 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
         partitions=_read_partition_lanes(run, groups, view),
-        holes=time_bins.find_holes(run),
         silences=time_bins.find_silences(run),
         volume=volume if volume.facts.any() else None,
         grid=groups.grid if groups else None,
@@ -106,31 +108,50 @@ def _worst(
     return [lane for lane in lanes if lane.name in kept]
 
 
-def _caption(data: plotly_sheet.TimelineData) -> str:
-    # The lanes come in the order of their numbers; a set would not keep it.
-    away = list(dict.fromkeys(lane.name for lane in data.brokers if lane.state in AWAY_STATES))
+def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
+    away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
+    served = f"Not in service at some time: {join_names(away, 6)}" if away else (
+        "All brokers that these logs tell of were in service all the time"
+    )  # fmt: skip
+    # The impact counts every partition that was hit, whenever it was.
+    hit = (run.document.get("impact") or {}).get("partitions_unavailable") or 0
     peaks = [
-        f"{count(level, 'partition')} {name}"
+        f"{level:,} of {hit:,} {name}"
+        if name == "unavailable" and level < hit
+        else f"{level:,} {name}"
         for name, points in data.debt.items()
         if (level := time_bins.max_level(points, data.view))
     ]
+    worst = [f"partitions at the same time: at most {', '.join(peaks)}"] if peaks else []
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
-    parts = [
-        f"{count(len(data.findings), 'finding')}",
-        f"{join_names(away, 6)} away or restarting at some time" if away else "no broker seen away",
-        *([f"at worst {' and '.join(peaks)} at once"] if peaks else []),
-        f"{count(errors, 'client error')}",
-    ]
+    logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
     end = end[11:] if start[:10] == end[:10] else end
-    return f"{'; '.join(parts)}. Shown: {start} to {end} {current_zone().label}; the strip has all."
+    text = "; ".join([served, *worst, *logged])
+    return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
+
+
+def _absences(lanes: Sequence[LaneInterval]) -> Iterator[LaneInterval]:
+    """Yield when brokers were away: not before their first start, nor after their last stop."""
+    by_name: dict[str, list[LaneInterval]] = {}
+    for lane in sorted(lanes, key=lambda one: (one.start, one.end)):
+        if lane.state not in theme.OVERLAYS:
+            by_name.setdefault(lane.name, []).append(lane)
+    for own in by_name.values():
+        up = [at for at, lane in enumerate(own) if lane.state == "up"]
+        if not up:
+            continue
+        tail = own[up[-1] + 1 :]
+        ended = all(lane.state in (*SHUTDOWN_STATES, "unknown") for lane in tail)
+        last = up[-1] if ended else len(own)
+        yield from (lane for lane in own[up[0] : last] if lane.state in AWAY_STATES)
 
 
 def _states(brokers: list[LaneInterval]) -> Markup | None:
     if not brokers:
         return tag("p", "The logs say nothing of the states of brokers.")
     rows = [
-        [lane.name, lane.state, *map(time_text, (lane.start, lane.end)),
+        [lane.name, theme.state_words(lane.state), *map(time_text, (lane.start, lane.end)),
          duration(lane.end - lane.start)]
         for lane in brokers if lane.state != "up"
     ]  # fmt: skip
@@ -178,7 +199,7 @@ def _read_outages(run: RunOutput, view: Span) -> dict[str, list[Span]]:
 
 
 def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
-    lanes = []
+    lanes: list[LaneInterval] = []
     for epoch in row.leader_epochs[:MAX_BARS]:
         state = "unclean leader" if epoch.unclean else "leader"
         if epoch.leader is None:
@@ -186,7 +207,13 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
         elif epoch.leader == -1:
             state = "no leader"
         leader = epoch.leader if epoch.leader is not None and epoch.leader >= 0 else None
-        if epoch.start < view[1] and epoch.end > view[0]:
+        if not (epoch.start < view[1] and epoch.end > view[0]):
+            continue
+        last = lanes[-1] if lanes else None
+        if last and (last.broker, last.state, last.end) == (leader, state, epoch.start):
+            # The same leader under another epoch: nothing changed for clients.
+            lanes[-1] = replace(last, end=epoch.end)
+        else:
             lanes.append(LaneInterval(row.label, leader, state, epoch.start, epoch.end))
     if lanes:
         known = [(lane.start, lane.end) for lane in lanes]

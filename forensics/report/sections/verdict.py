@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from forensics.lib.text_format import time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import advise_collection
-from forensics.report.headline import describe_reading, headline, list_doubts
+from forensics.report.headline import (
+    confidence_text,
+    describe_reading,
+    headline,
+    list_doubts,
+)
 from forensics.report.html import Markup, anchor, join, render_inline, tag, verdict_box
 from forensics.report.incident_span import describe_others, describe_span, incident_span
 from forensics.report.routine import merge_routine
 from forensics.report.summary import SummaryLine, explain_why, list_impact
-from forensics.report.summary_actions import list_actions, list_unknown
+from forensics.report.summary_actions import describe_logs, list_actions, list_unknown
 from forensics.run_output.reader import RunOutput
 
 TITLE = "Summary"
@@ -46,7 +51,7 @@ def _when(run: RunOutput) -> str:
     span = incident_span(run)
     if run.document.get("verdict") == "incident" and span:
         parts = [describe_span(run, span)]
-        parts += [f"confidence: {run.incidents[0].confidence}", describe_others(span)]
+        parts += [confidence_text(run), describe_others(span)]
         return ". ".join(f"{part[:1].upper()}{part[1:]}" for part in parts if part) + "."
     if not run.window:
         return "No line has a time."
@@ -61,6 +66,7 @@ def _incident(run: RunOutput) -> Answers:
         ("Impact", list_impact(run)),
         ("Do now", list_actions(run)),
         ("Not known", list_unknown(run)),
+        ("Logs", describe_logs(run)),
     ]
 
 
@@ -71,7 +77,7 @@ def _clear(run: RunOutput) -> Answers:
     ]
     if len(merged) > MAX_ROUTINE:
         lines.append(SummaryLine("And more.", "findings", "Findings"))
-    return [("Routine", lines), ("Not known", [one for one in list_unknown(run) if one.anchor])]
+    return [("Routine", lines), ("Not known", list_unknown(run)), ("Logs", describe_logs(run))]
 
 
 def _cannot_tell(run: RunOutput) -> Answers:

@@ -16,9 +16,9 @@ from forensics.detection.runner import run_detectors
 from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
 from forensics.run_output.findings import Finding, PartitionLoss
-from forensics.sandbox import run_archives
 from forensics.settings import SEVERITIES
 from tests.detection.cases import SECOND, absence, case, epoch, logs, reign, row
+from tests.recorded_runs import read_recording
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
 NODES = ("broker-1", "broker-2", "broker-3", "broker-9", "controller-1", "app")
@@ -385,10 +385,8 @@ def test_every_cause_that_a_detector_may_name_is_known() -> None:
 
 @pytest.fixture(scope="module", params=["430-unclean", "391-rolling"])
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = SAMPLES / request.param
-    out = tmp_path_factory.mktemp(request.param)
-    known = run_archives([str(next(folder.glob("logs*")))], out).context()
-    truth = json.loads((folder / "truth" / "run.json").read_text("utf-8"))
+    known = read_recording(tmp_path_factory, request.param).context()
+    truth = json.loads((SAMPLES / request.param / "truth" / "run.json").read_text("utf-8"))
     return request.param, run_detectors(known, detectors()), truth
 
 

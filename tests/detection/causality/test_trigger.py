@@ -17,8 +17,8 @@ from forensics.detection.impact import measure_impact
 from forensics.detection.runner import DetectionResults, run_detectors
 from forensics.history.nodes.broker_states import Span
 from forensics.run_output.findings import Finding, PartitionLoss
-from forensics.sandbox import run_archives
 from tests.detection.cases import SECOND, absence, case, epoch, event, version
+from tests.recorded_runs import read_recording
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
 Told = Mapping[str, Any]
@@ -44,10 +44,8 @@ DONE = {"kill": "crash", "pause": "pause", "cut": "network"}
 
 @pytest.fixture(scope="module", params=TRIGGERS)
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = SAMPLES / request.param
-    logs = next(one for one in folder.iterdir() if one.name.startswith("logs"))
-    context = run_archives([str(logs)], tmp_path_factory.mktemp(request.param)).context()
-    truth = json.loads((folder / "truth/run.json").read_text("utf-8"))
+    context = read_recording(tmp_path_factory, request.param).context()
+    truth = json.loads((SAMPLES / request.param / "truth/run.json").read_text("utf-8"))
     return request.param, context, run_detectors(context, detectors()), truth["actions"]
 
 

@@ -73,6 +73,7 @@ def test_why_its_process_ended_is_not_looked_for_where_it_is_logged(tmp_path: Pa
     [found] = find(case(tmp_path, away=away, events=failed))
 
     assert "2 times its log directories had failed." in found.explanation
+    assert found.measures["reasons"] == ["its log directories had failed"]
     assert "See the finding about the log directory of broker 2" in found.actions[0]
     assert not any("killed process" in action for action in found.actions)
 
@@ -124,6 +125,7 @@ def test_freezes_that_kept_the_session_are_counted_beside_those_that_did_not(
     [found] = find(case(tmp_path, away=away, events=late))
 
     assert "froze at least 5 times and lost its session 3 times" in found.title
+    assert found.measures["freezes_min"] == 5
     assert "2 more freezes of some seconds ended before its session did." in found.explanation
     assert "there may be more" in found.explanation
 

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from forensics.detection.registry import detect
-from forensics.sandbox import run_archives
+from forensics.sandbox import SandboxRun, run_archives
+from tests.recorded_runs import read_recording
+
+# Each case reads a whole recording.
+pytestmark = pytest.mark.slow
 
 LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
 Bounds = Mapping[tuple[str, int | None], tuple[int, int | None]]
 
 
-def bounds_of(logs: Path, out: Path) -> Bounds:
-    found = run_archives([str(logs)], out)
+def bounds_of(found: SandboxRun) -> Bounds:
     return {
         (loss.partition, loss.leader_epoch): (loss.lost_records_min, loss.lost_records_max)
         for finding in detect(found.tables, found.past).findings
@@ -27,7 +30,7 @@ def bounds_of(logs: Path, out: Path) -> Bounds:
 
 @pytest.fixture(scope="module")
 def true(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int | None], int]:
-    whole = bounds_of(LOGS, tmp_path_factory.mktemp("whole"))
+    whole = bounds_of(read_recording(tmp_path_factory, "430-unclean"))
     assert all(least == most for least, most in whole.values())
     return {key: least for key, (least, _) in whole.items()}
 
@@ -53,7 +56,7 @@ def test_bounds_hold_the_truth_where_a_node_is_missing(
     node: str, damage: object, true: Mapping[tuple[str, int | None], int], tmp_path: Path
 ) -> None:
     assert callable(damage)
-    found = bounds_of(damage(tmp_path, node), tmp_path / "out")
+    found = bounds_of(run_archives([str(damage(tmp_path, node))], tmp_path / "out"))
 
     wrong = {
         key: (least, most, true.get(key))

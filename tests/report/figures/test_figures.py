@@ -92,7 +92,7 @@ def test_a_node_that_should_speak_and_does_not_is_named(unclean: Path) -> None:
     assert "(older files are gone)" in drawn
 
 
-def test_a_hole_is_shaded_alike_on_every_figure_of_time(unclean: Path) -> None:
+def test_a_hole_is_shaded_alike_on_every_figure_without_lanes(unclean: Path) -> None:
     save(unclean, "coverage", [
         {"node": "broker-1", "role": "broker", "log": "server", "state": "covered",
          "started_at": at(0), "ended_at": at(30_000)},
@@ -102,9 +102,9 @@ def test_a_hole_is_shaded_alike_on_every_figure_of_time(unclean: Path) -> None:
     next_term = {"node": "controller-2", "role": "controller", "broker": 101, "state": "active"}
     save(unclean, "lanes", [*lanes(), next_term | {"started_at": at(9000), "ended_at": None}])
     html = draw_report(unclean).read_text("utf-8")
-    figures = re.findall(r'data-figure="(figure-(?:timeline|leaders|isr|terms))">(.*?)</scr', html)
+    figures = re.findall(r'data-figure="(figure-(?:leaders|isr|terms))">(.*?)</scr', html)
 
-    assert len(figures) == 4
+    assert len(figures) == 3
     band = '"x0":"2026-11-18 11:38:10","x1":"2026-11-18 11:39:10"'
     assert [name for name, block in figures if band not in block] == []
 

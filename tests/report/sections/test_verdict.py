@@ -13,7 +13,7 @@ import pytest
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import document, finding, iso, lost, save
+from tests.report.sample_runs import at, document, file, finding, iso, lost, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 
@@ -56,7 +56,8 @@ def test_one_interval_is_told_and_it_is_the_incident(unclean: Path) -> None:
     says = draw(unclean, risk, early, late)
 
     assert (
-        "Wed 2026-11-18, 11:38:30 \u2013 11:39:10 UTC (40 s), over. Confidence: confirmed." in says
+        "Wed 2026-11-18, 11:38:30 \u2013 11:39:10 UTC (40 s), over. "
+        "Confidence in what happened: confirmed." in says
     )
     assert says.count("UTC") == 1
 
@@ -162,7 +163,7 @@ def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> Non
     assert (
         "Not known No logs of broker 1, which led 6 partitions: what happened there is not" in says
     )
-    assert "The logs of all brokers and controllers are here" not in says
+    assert "Of all brokers and controllers" not in says
 
 
 def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> None:
@@ -229,3 +230,108 @@ def test_how_much_of_the_loss_had_been_acknowledged_is_summed_up(unclean: Path) 
 
     some[1]["acknowledged_max"] = None
     assert "at least 800 of them had been acknowledged" in draw(unclean, one)
+
+
+@pytest.mark.parametrize(("source", "asked"), [("silence", True), ("jvm", False)])
+def test_what_is_not_known_is_asked_and_complete_logs_are_no_answer(
+    unclean: Path, source: str, asked: bool
+) -> None:
+    one = finding("F-1", "long-pause", "medium", brokers=[3], title="broker-3 froze for 14 s",
+                  measures={"ways": {source: 1}, "longest_ms": 14_000})  # fmt: skip
+    says = draw(unclean, one, trigger=[trigger("F-1", 3, 50_000, "pause")])
+
+    assert ("Not known Why broker 3 froze." in says) == asked
+    # Which logs are there is a line of its own.
+    assert "Logs Of all brokers and controllers" in says or "damaged" in says
+
+
+def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    cut = {"partition": "a-1", "lost_from": 3, "lost_to": 8, "lost_records_min": 5,
+           "lost_records_max": 5}  # fmt: skip
+    pause = finding("F-1", "long-pause", "medium", brokers=[3])
+    low = finding("F-2", "truncation", "low", measures={"partitions": [cut]})
+    assert (
+        "Impact No data loss found, but 5 records truncated on 1 partition after clean failovers: "
+        "lost only if written with acks=1 and not resent."
+    ) in draw(unclean, pause, low)
+
+    skipped = finding("F-3", "offset-reset", "medium", clients=["a"], measures={"skipped": 989})
+    refused = finding("F-4", "record-too-large", "medium", clients=["b"], measures={
+        "records": 9, "limit": "message.max.bytes"})  # fmt: skip
+    gave_up = finding("F-5", "undelivered-records", "medium", clients=["c"],
+                      measures={"records_min": 75})  # fmt: skip
+    assert (
+        "No data loss found inside Kafka, but consumers skipped at least 989 records, "
+        "9 records were too large to be written, producers gave up at least 75 records."
+    ) in draw(unclean, skipped, refused, gave_up)
+
+
+def test_every_client_that_the_headline_names_is_explained_below(unclean: Path) -> None:
+    """One reason is said once, for all whom it holds for."""
+    reasons = {"a": "It was away too long.", "b": "It was away too long.", "c": "Somebody did it.",
+               "d": "Its group had expired."}  # fmt: skip
+    found = [
+        finding(f"F-{name}", "offset-reset", "medium", clients=[name], explanation=why,
+                title=f"{name} lost its position")
+        for name, why in reasons.items()
+    ]  # fmt: skip
+    says = draw(unclean, *found)
+
+    assert "4 consumers lost their positions: a, b, c, d" in says
+    assert "a, b: it was away too long. c: somebody did it. d: its group had expired." in says
+    assert [f"{name} lost its position." in says for name in "abcd"] == [True] * 4
+
+
+def test_one_thing_to_do_for_several_clients_is_one_action(unclean: Path) -> None:
+    found = [
+        finding(f"F-{name}", "undelivered-records", "medium", clients=[name],
+                actions=[f"Find out what becomes of the records that {name} gave up."])
+        for name in ("app-1", "app-2")
+    ]  # fmt: skip
+    says = draw(unclean, *found)
+
+    assert says.count("Find out what becomes") == 1
+    assert "the records that app-1, app-2 gave up." in says
+    assert "Not known How many records app-1, app-2 gave up in all." in says
+
+
+def test_why_tells_of_each_process_that_the_headline_names(unclean: Path) -> None:
+    """The second one was no trigger, and froze for a reason of its own."""
+    first = finding("F-1", "long-pause", "medium", brokers=[2], title="broker-2 froze for 26 s",
+                    explanation="It was silent.", measures={"ways": {"silence": 1}},
+                    **{"from": iso(50_000), "to": iso(76_000)})  # fmt: skip
+    second = finding("F-2", "long-pause", "medium", brokers=[3], title="broker-3 froze for 18 s",
+                     explanation="The JVM stopped it.", measures={"ways": {"jvm": 1}},
+                     **{"from": iso(80_000), "to": iso(98_000)})  # fmt: skip
+    says = draw(unclean, first, second, trigger=[trigger("F-1", 2, 50_000, "pause")])
+
+    assert "Broker 2 froze at 11:38:30. It was silent. Broker 3 froze at 11:39:00. The JVM" in says
+    assert "Not known Why broker 2 froze." in says
+
+
+def test_what_lasts_to_the_end_of_the_logs_is_named(unclean: Path) -> None:
+    last = document([])["window"]["to"]
+    one = finding("F-1", "flapping-broker", "high", brokers=[2], to=last, measures={
+        "how": "crash", "cycles": 3, "failed_starts": 3, "starts": 5,
+        "start_errors": ["NodeExists"]}, title="Broker 2 crashed 3 times")  # fmt: skip
+    says = draw(unclean, one, trigger=[trigger("F-1", 2, 68_922)])
+
+    assert "Broker 2 crashed 3 times and did not come back; 3 partitions" in says
+    assert "(1 min 21 s later): broker 2 is not back." in says
+    assert 'the logs do not say why. 3 of 5 starts failed ("NodeExists").' in says.replace(
+        "&quot;", '"'
+    )
+
+
+def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> None:
+    """The figure below shows them."""
+    lane = {"node": "app-1", "role": "client", "state": "disconnected"}
+    save(unclean, "lanes", [lane | {"started_at": at(50_000), "ended_at": at(55_000)}])
+    save(unclean, "outages", [])
+    one = finding("F-1", "network-partition", "medium", brokers=[2, 3])
+    none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
+    says = draw(unclean, one, impact=none)
+
+    assert "1 client logged disconnects or retries about that time, for up to 5 s: app-1." in says
+    assert "Not known Why brokers 2 and 3 could not reach each other." in says
