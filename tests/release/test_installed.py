@@ -23,7 +23,7 @@ import duckdb
 def count(table):
     columns = [row[0] for row in duckdb.sql(f"DESCRIBE FROM '{table}/*.parquet'").fetchall()]
     counts = ", ".join(f'count("{name}")' for name in columns)
-    found = duckdb.sql(f"SELECT {counts} FROM '{table}/*.parquet'").fetchone()
+    found = duckdb.sql(f"SELECT {counts} FROM '{table}/*.parquet'").fetchall()[0]
     return dict(zip(columns, found))
 """,
     "polars": """
@@ -187,10 +187,10 @@ def test_views_open_in_duckdb(home: Home, outputs: Path) -> None:
         "import sys, duckdb\n"
         "base = duckdb.connect()\n"
         "base.execute(open(sys.argv[1]).read())\n"
-        "print(base.sql('SELECT count(*) FROM outages').fetchone()[0] > 0)\n"
-        "print(base.sql('SELECT detector, evidence[1].line FROM findings').fetchone())\n"
+        "print(base.sql('SELECT count(*) FROM outages').fetchall()[0][0] > 0)\n"
+        "print(base.sql('SELECT detector, evidence[1].line FROM findings').fetchall()[0])\n"
         "print(base.sql(\"SELECT comment FROM duckdb_columns() WHERE table_name = 'outages'\"\n"
-        "               \" AND column_name = 'planned'\").fetchone()[0])\n"
+        "               \" AND column_name = 'planned'\").fetchall()[0][0])\n"
     )
     said = home.run(tool("python"), script, views).splitlines()
 
