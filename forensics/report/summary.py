@@ -369,7 +369,7 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     outages = incident_outages(run, span)
     # Where a partition was hit again and again, its longest time is told.
     often = " at a time" if len(outages) > len(longest) else ""
-    parts = [f"{name} for {duration(most)}{often}"]
+    parts = [f"{name} for {'up to ' if often else ''}{duration(most)}{often}"]
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
