@@ -80,7 +80,7 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 site: $(RELEASE)/.ready ## Make a site of the pages in docs/, into site/
 	@NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --quiet -d site
 
-BENCH := --mb 64 256
+BENCH := --all --mb 64 256
 
 bench: setup ## Measure the whole way to the page, beside other tools (BENCH="--mb 256 1024 --form gzip")
 	@$(BIN)/python tests/bench/bench.py $(BENCH)

@@ -5,7 +5,6 @@ Less than a megabyte of each file is read; the preview names archives that hold 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -112,7 +111,7 @@ def _preview(work: ReadPlan, settings: Settings) -> Preview:
                 rows = batch.select(["file", "split", "account"]).to_pylist()
                 found += [row for row in rows if row["account"] is not None]
             text, taken = text + len(head), taken + time.monotonic() - begun
-    files = sum_accounts([row | {"account": json.loads(row["account"])} for row in found])
+    files = sum_accounts(found)
     assign_nodes(files, parse_node_map(settings.node_map))
     cores = _cores(settings.master)
     rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))

@@ -128,7 +128,7 @@ def open_splitter(
         blocks = _align(blocks)
     head, blocks = (part.head, blocks) if part.head is not None else _peek(blocks)
     known = shipped_wrappers() if wrappers is None else wrappers
-    document = find_document(head, known)
+    document = find_document(head, known, judge.loggers if judge else ())
     if document is None:
         part = replace(part, head=head, blocks=blocks)
         return _open_lines(part, signatures, known, judge)
@@ -241,7 +241,7 @@ def _unpack(split: Split, file: IO[bytes], unpacker: Unpacker) -> Iterator[Unpac
         elif split.container is not None:
             account = ContainerAccount(split.container)
             why = "the directory of the zip has changed since reading began"
-            yield unpacker.refuse(split.file, why, account)
+            yield from unpacker.refuse(split.file, why, account)
             unpacker.finished.append(account)
 
 

@@ -10,18 +10,17 @@ import csv
 import io
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
-from forensics.ingest.json_objects import ObjectReader, find_records
+from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import decode_loosely
+from forensics.ingest.learnt_fields import Recorder, learn_fields, learn_nodes
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.ingest.text_buffer import undo_escapes
-from forensics.ingest.writer_fields import with_name
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 _DELIMITERS = ",;\t|"
@@ -32,6 +31,8 @@ _LENGTH = 8
 _DELIMITER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.\r?\n?$")
 _CLOCK = re.compile(r"[0-9]:[0-9]{2}:[0-9]{2}")
 _FEW_RECORDS = 3
+# The first cells of a row stand in so much of it.
+_ROW_BEGIN = 4096
 _SAME_LENGTH = 0.9
 
 
@@ -101,11 +102,16 @@ class Rows(ABC):
 class TableDocument(Rows):
     """Reads a table; a line break inside quotes does not end a row."""
 
-    def __init__(self, readers: Sequence[ObjectReader]) -> None:
-        """Begin before the header."""
+    def __init__(self, readers: Sequence[ObjectReader], *, quotes: bool | None = None) -> None:
+        """Begin before the header; `quotes`: whether they enclose cells, where that is known."""
         super().__init__(readers)
         self._header: tuple[str, list[str]] | None = None
+        self._known_quotes = quotes
         self._quotes = True
+
+    def renew(self, readers: Sequence[ObjectReader]) -> TableDocument:
+        """Return a document of the same kind that was fed nothing."""
+        return TableDocument(readers, quotes=self._known_quotes)
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
         if self._header is None and not self._take_header(final=final):
@@ -131,7 +137,7 @@ class TableDocument(Rows):
         if not found and not final:
             return False
         self._header = read_header(head) or (",", [])
-        self._quotes = b'"' in head
+        self._quotes = b'"' in head if self._known_quotes is None else self._known_quotes
         self._offset += len(self._text) - len(rest)
         self._text = rest
         return True
@@ -173,25 +179,41 @@ class TableDocument(Rows):
             yield width == len(names), self._name(part)
 
 
-def find_table(head: bytes, readers: Sequence[ObjectReader]) -> TableDocument | None:
-    """Read a table whose header has a known name for messages, or a column of whole records."""
+def find_table(
+    head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str] = ()
+) -> TableDocument | None:
+    """Read a table whose names or cells tell which columns hold the parts of records."""
     first, _, rest = head.partition(b"\n")
     if _DELIMITER_LINE.match(first):
         first, _, rest = rest.partition(b"\n")
     header = read_header(first) if rest else None
     if header is None:
         return None
-    if not any(reader.has_message(header[1]) for reader in readers):
-        if _CLOCK.search(first.decode("utf-8", "replace")):
-            return None
-        column = _find_column(head, readers)
-        if column is None:
-            return None
-        readers = [with_name(reader, "message", column) for reader in readers]
-    pieces = TableDocument(readers).feed(head, final=False)
-    if not any(piece.whole for piece in pieces):
+    document, rows = _best_quotes(head, readers)
+    known = any(reader.has_message(header[1]) for reader in readers)
+    regular = sum(same for same, _ in rows) >= _SAME_LENGTH * len(rows)
+    if not known and (not regular or _CLOCK.search(first.decode("utf-8", "replace"))):
         return None
-    return TableDocument(readers)
+    nodes = [node for _, node in rows]
+    learnt = [learn_fields(reader, nodes, loggers) or reader for reader in readers]
+    pieces = document.renew(learnt).feed(head, final=False)
+    return document.renew(learnt) if any(piece.whole for piece in pieces) else None
+
+
+def _best_quotes(
+    head: bytes, readers: Sequence[ObjectReader]
+) -> tuple[TableDocument, list[tuple[bool, Mapping[str, Any]]]]:
+    """Find whether quotes enclose cells: with the right answer more rows are as long as the header.
+
+    Programs that write tabs leave quotes alone, but Excel does not.
+    """
+    tried = []
+    for quotes in (None, True):
+        document = TableDocument(readers, quotes=quotes)
+        rows = list(document.rows(head))
+        tried.append((sum(same for same, _ in rows) / max(1, len(rows)), document, rows))
+    _, document, rows = max(tried, key=lambda one: one[0])
+    return document.renew(readers), rows
 
 
 def _count_cells(row: bytes, delimiter: str) -> int:
@@ -202,14 +224,133 @@ def _count_cells(row: bytes, delimiter: str) -> int:
         return 0
 
 
-def _find_column(head: bytes, readers: Sequence[ObjectReader]) -> str | None:
-    """Find the column that holds whole records, if nearly all rows are as long as the header."""
-    rows = list(TableDocument(readers).rows(head))
-    if sum(same for same, _ in rows) < _SAME_LENGTH * len(rows):
+_BARS = re.compile(r" *(?:\||\u2502|\u2503|\u2551) ?")
+_RULER = re.compile(r"[\s|+:=_\u2500-\u257f-]+")
+_ESCAPED_BAR = re.compile(r"\\([|\\])")
+_BREAK = re.compile(r"<br ?/?>")
+# The header of a drawn table, and the line below it, stand among so many first lines.
+_FIRST_LINES = 40
+_CORNER, _LINE = "\u250c", "\u2500"
+_BAR_CHARS = "|\u2502\u2503\u2551"
+
+
+class DrawnTable(Rows):
+    """Reads a table that is drawn with bars, as consoles of databases and Markdown do.
+
+    A line that fills no column of a time goes on in the row above, as does one without bars.
+    """
+
+    def __init__(self, readers: Sequence[ObjectReader], names: Sequence[str] = ()) -> None:
+        """Begin before the header, which names the columns."""
+        super().__init__(readers)
+        self._names = list(names)
+        self._begun = False
+
+    def renew(self, readers: Sequence[ObjectReader]) -> DrawnTable:
+        """Return a document of the same columns that was fed nothing."""
+        return DrawnTable(readers, self._names)
+
+    def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
+        begin, at = 0, 0
+        while (stop := self._text.find(b"\n", at)) >= 0 or (final and at < len(self._text)):
+            stop = len(self._text) - 1 if stop < 0 else stop
+            if self._begins_row(self._text[at : stop + 1]):
+                if at > begin:
+                    yield begin, at
+                begin = at
+            at = stop + 1
+            if at - begin > MAX_RECORD:
+                yield begin, at
+                begin = at
+        if final and begin < len(self._text):
+            yield begin, len(self._text)
+
+    def _begins_row(self, line: bytes) -> bool:
+        cells = split_row(line[:_ROW_BEGIN].decode("utf-8", "replace"), len(self._names))
+        return (len(cells) > 1 and (bool(cells[0]) or bool(cells[1]))) or is_ruler(line)
+
+    def _name(self, part: bytes) -> dict[str, Any]:
+        lines = part.decode("utf-8", "replace").splitlines()
+        rows = [split_row(line, len(self._names)) for line in lines if not is_ruler(line.encode())]
+        if not rows or rows[0] == self._names:
+            return {}
+        cells = [*rows[0], *[""] * (len(self._names) - len(rows[0]))]
+        for line, row in zip(lines[1:], rows[1:], strict=False):
+            if len(row) == len(cells):
+                # Where a cell goes on, its bar has another sign before it.
+                cells = [
+                    f"{cell.removesuffix('+').rstrip()}\n{more}" if more else cell
+                    for cell, more in zip(cells, row, strict=True)
+                ]
+            else:
+                cells[-1] += f"\n{line.rstrip().rstrip(_BAR_CHARS)}"
+        return {
+            name: _BREAK.sub("\n", cell)
+            for name, cell in zip(self._names, cells, strict=True)
+            if cell
+        }
+
+
+def _drawn_names(lines: Sequence[bytes]) -> list[str]:
+    """Find the names of a drawn table: above a ruler, or in it."""
+    for above, line in zip(lines, lines[1:], strict=False):
+        names = split_row(above.decode("utf-8", "replace"))
+        inside = above.decode("utf-8", "replace").strip()
+        if inside[:1] == _CORNER and inside.count(_LINE) > len(_LINE):
+            inside_names = re.split(rf"[{_LINE}\u252c\u2510{_CORNER}]+", inside)
+            names = [name for name in inside_names if name]
+            drawn = True
+        else:
+            drawn = is_ruler(line)
+        if drawn and 1 < len(names) == len(set(names)) and all(names):
+            return names
+    return []
+
+
+def is_ruler(line: bytes) -> bool:
+    """Return True if a line is drawn between the rows of a table."""
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    return len(text) > len("---") and _RULER.fullmatch(text) is not None and text.strip() != ""
+
+
+def split_row(line: str, count: int = 0) -> list[str]:
+    r"""Split a row of a drawn table; the last of `count` cells may hold bars itself.
+
+    >>> split_row("| 1 | a | b |", 2), split_row(" 1 | a\\|b ")
+    (['1', 'a | b'], ['1', 'a|b'])
+    """
+    text = line.rstrip("\r\n").rstrip()
+    bars = [at for at in _BARS.finditer(text) if text[at.start() - 1 : at.start()] != "\\"]
+    if bars and bars[0].start() == 0:
+        text_begin, bars = bars[0].end(), bars[1:]
+    else:
+        text_begin = len(text) - len(text.lstrip(" "))
+    if bars and bars[-1].end() == len(text):
+        bars, text = bars[:-1], text[: bars[-1].start()]
+    if count:
+        bars = bars[: count - 1]
+    cells, begin = [], text_begin
+    for bar in bars:
+        cells.append(text[begin : bar.start()])
+        begin = bar.end()
+    cells.append(text[begin:])
+    return [_ESCAPED_BAR.sub(r"\1", cell).rstrip().strip("`") for cell in cells]
+
+
+def find_drawn_table(
+    head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str] = ()
+) -> DrawnTable | None:
+    """Read a table that is drawn with bars, if its columns hold records or their parts."""
+    lines = head.split(b"\n", _FIRST_LINES)[:_FIRST_LINES]
+    names = _drawn_names(lines)
+    if not names:
         return None
-    found = Counter(key for _, row in rows for key in set(find_records(row)))
-    key, count = max(found.items(), key=lambda one: (one[1], one[0]), default=("", 0))
-    return key if count >= min(_FEW_RECORDS, len(rows)) else None
+    recorders = [Recorder(reader) for reader in readers]
+    DrawnTable(recorders, names).feed(head, final=True)
+    learnt = [learn_nodes(one, loggers) or one for one in recorders]
+    document = DrawnTable([ObjectReader(one.names) for one in learnt], names)
+    pieces = document.renew(document.readers).feed(head, final=True)
+    return document if sum(piece.whole for piece in pieces) >= _FEW_RECORDS else None
 
 
 def _read_labels(name: str, value: str) -> Any:

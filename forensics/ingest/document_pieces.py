@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from forensics.ingest.json_objects import ObjectReader, ReadObject, has_own_time, read_moment
 from forensics.ingest.json_wrappers import to_bytes
+from forensics.ingest.record_starts import MAX_RECORD
 
 _NEWLINE = 10
 _TIME = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?")
@@ -90,3 +92,41 @@ class LineNumbers:
         count = bisect.bisect_left(self._breaks, offset)
         self._before += count
         del self._breaks[:count]
+
+
+class LinedDocument(ABC):
+    """Reads a file line by line; of an endless line no more is kept than a record may have."""
+
+    def __init__(self, readers: Sequence[ObjectReader]) -> None:
+        self.readers = readers
+        self.unread_lines = 0
+        self._tail = b""
+        # The place of the line in question.
+        self._offset = self._number = self._skipped = 0
+
+    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
+        """Take the next block; return the records that are whole now."""
+        lines = (self._tail + block).split(b"\n")
+        self._tail = lines.pop()
+        if final and self._tail:
+            lines.append(self._tail)
+            self._tail = b""
+        pieces: list[Piece] = []
+        for line in lines:
+            self._number += 1
+            self._take(line[:MAX_RECORD].rstrip(b"\r"), pieces)
+            self._offset += len(line) + self._skipped + 1
+            self._skipped = 0
+        self._skipped += max(0, len(self._tail) - MAX_RECORD)
+        self._tail = self._tail[:MAX_RECORD]
+        if final:
+            self._finish(pieces)
+        return pieces
+
+    @abstractmethod
+    def _take(self, line: bytes, pieces: list[Piece]) -> None:
+        """Take a line; add the record that is whole now."""
+
+    @abstractmethod
+    def _finish(self, pieces: list[Piece]) -> None:
+        """Add the record that ends with the file."""

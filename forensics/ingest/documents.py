@@ -7,8 +7,7 @@ which is then read as any log is; each event keeps the place in the file where i
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,12 +15,25 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from forensics.ingest.csv_documents import JournalDocument, find_table
-from forensics.ingest.document_pieces import Document, Piece, line_time
+from forensics.ingest.csv_documents import (
+    DrawnTable,
+    JournalDocument,
+    TableDocument,
+    find_drawn_table,
+    find_table,
+)
+from forensics.ingest.document_pieces import Document, LinedDocument, Piece, line_time
 from forensics.ingest.field_documents import FieldsDocument, find_fields
 from forensics.ingest.json_documents import SECTION, JsonDocument
-from forensics.ingest.json_objects import ObjectReader, find_records
+from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.learnt_fields import (
+    GUESSED_ROLE,
+    Recorder,
+    find_writer_field,
+    learn_nodes,
+    with_name,
+)
 from forensics.ingest.printed_documents import (
     RubyDocument,
     XmlDocument,
@@ -31,14 +43,8 @@ from forensics.ingest.printed_documents import (
     looks_like_yaml,
 )
 from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
+from forensics.ingest.record_starts import HEAD_BYTES, PADDING
 from forensics.ingest.wrapper_base import Wrapper
-from forensics.ingest.writer_fields import (
-    GUESSED_ROLE,
-    Recorder,
-    find_writer_field,
-    with_name,
-)
 
 # Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
 _MARK = b"\x01"
@@ -84,11 +90,16 @@ _PRINTED: tuple[tuple[Callable[[bytes], bool], type[Document]], ...] = (
 )
 
 
-def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
-    """Find how a file must be read as a whole, by its head; None if it is read line by line."""
+def find_document(
+    head: bytes, wrappers: Sequence[Wrapper], loggers: Collection[str] = ()
+) -> Document | None:
+    """Find how a file must be read as a whole, by its head; None if it is read line by line.
+
+    `loggers` are the last parts of the names of Kafka's loggers.
+    """
     readers = [one.reader for one in wrappers if type(one) is JsonWrapper]
     head = head[:HEAD_BYTES]
-    document = _judge(head, readers) if readers else None
+    document = _judge(head, readers, loggers) if readers else None
     if document is None:
         return None
     recorders = [Recorder(reader) for reader in document.readers]
@@ -101,10 +112,20 @@ def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
     return renew(document, named)
 
 
+def _learn(document: Document, head: bytes, loggers: Collection[str]) -> Sequence[ObjectReader]:
+    """Find what the fields of a document hold by their values, where names do not tell."""
+    recorders = [Recorder(reader) for reader in document.readers]
+    renew(document, recorders).feed(head, final=True)
+    learnt = [learn_nodes(one, loggers) for one in recorders]
+    if not any(learnt):
+        return document.readers
+    return [new or old for new, old in zip(learnt, document.readers, strict=True)]
+
+
 def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
     """Return a document of the same kind that was fed nothing."""
-    if isinstance(document, FieldsDocument):
-        return FieldsDocument(readers, document.form)
+    if isinstance(document, DrawnTable | TableDocument | FieldsDocument):
+        return document.renew(readers)
     return type(document)(readers)
 
 
@@ -116,25 +137,27 @@ def preview(document: Document, head: bytes) -> bytes:
     return b"".join(map(_to_text, pieces))[:HEAD_BYTES]
 
 
-def _judge(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
+def _judge(
+    head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str]
+) -> Document | None:
     if head.startswith(_JOURNAL):
         return JournalDocument(readers)
     for looks, printed in _PRINTED:
         if looks(head):
-            document = printed(readers)
+            learnt = _learn(printed(readers), head, loggers)
+            document = printed(learnt)
             whole = any(piece.whole for piece in document.feed(head, final=True))
             if whole and 2 * document.unread_lines <= head.count(b"\n"):
-                return printed(readers)
-    fields = find_fields(head, readers)
+                return printed(learnt)
+    fields = find_fields(head, readers, loggers)
     if fields is not None:
         return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
-        for some in (readers, _learn(head, readers)):
-            if some and _is_document(head, some):
-                return JsonDocument(some)
-        return None
-    return find_table(head, readers) or (LinesDocument(readers) if _is_turned(head) else None)
+        learnt = _learn(JsonDocument(readers), head, loggers)
+        return JsonDocument(learnt) if _is_document(head, learnt) else None
+    table = find_table(head, readers, loggers) or find_drawn_table(head, readers, loggers)
+    return table or (LinesDocument(readers) if _is_turned(head) else None)
 
 
 def _is_turned(head: bytes) -> bool:
@@ -166,45 +189,15 @@ def _is_turned(head: bytes) -> bool:
     return above > _MANY * below
 
 
-class LinesDocument:
+class LinesDocument(LinedDocument):
     """Lines as they are; those with a time fall, so that they are turned around."""
 
-    def __init__(self, readers: Sequence[ObjectReader]) -> None:
-        """Begin before the first line."""
-        self.readers = readers
-        self.unread_lines = 0
-        self._tail = b""
-        self._offset = self._number = self._skipped = 0
+    def _take(self, line: bytes, pieces: list[Piece]) -> None:
+        if line.strip():
+            pieces.append(Piece(self._offset, self._number, self._number, line))
 
-    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
-        """Take the next block; return its lines."""
-        lines = (self._tail + block).split(b"\n")
-        self._tail = lines.pop()
-        if final and self._tail:
-            lines.append(self._tail)
-            self._tail = b""
-        pieces = []
-        for line in lines:
-            self._number += 1
-            if line.strip():
-                text = line[:MAX_RECORD].rstrip(b"\r")
-                pieces.append(Piece(self._offset, self._number, self._number, text))
-            self._offset += len(line) + self._skipped + 1
-            self._skipped = 0
-        # Of an endless line no more is kept.
-        self._skipped += max(0, len(self._tail) - MAX_RECORD)
-        self._tail = self._tail[:MAX_RECORD]
-        return pieces
-
-
-def _learn(head: bytes, readers: Sequence[ObjectReader]) -> Sequence[ObjectReader]:
-    """Find the key that holds whole records in objects of several lines, where no name tells it."""
-    recorders = [Recorder(reader) for reader in readers]
-    JsonDocument(recorders).feed(head, final=True)
-    nodes = [node for node, told in recorders[0].seen if told is None]
-    keys = Counter(key for node in nodes for key in set(find_records(node)))
-    key, count = min(keys.items(), key=lambda one: (-one[1], one[0]), default=("", 0))
-    return [with_name(reader, "message", key) for reader in readers] if count >= _FEW else []
+    def _finish(self, pieces: list[Piece]) -> None:
+        """Nothing is held back."""
 
 
 def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:

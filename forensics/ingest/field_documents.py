@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.ingest.document_pieces import Piece, make_piece
-from forensics.ingest.json_objects import ObjectReader, is_whole_record
+from forensics.ingest.document_pieces import LinedDocument, Piece, make_piece
+from forensics.ingest.json_objects import ObjectReader, is_stamp, is_whole_record
+from forensics.ingest.json_wrappers import decode_loosely
+from forensics.ingest.learnt_fields import Recorder, find_message, learn_nodes, with_name
 from forensics.ingest.record_starts import MAX_RECORD
-from forensics.ingest.writer_fields import with_name
 
 _FIELD = re.compile(
     rb"([ \t]*(?:-> )?)([A-Za-z_@][\w.@$ /-]{0,60}?)[ \t]*"
@@ -34,6 +35,8 @@ _ZONE = re.compile(r" \+0000(?: UTC)?$")
 _SHAPE = 16
 _MIN_RECORDS, _MIN_KEYS, _REGULAR, _OFTEN = 3, 2, 0.9, 0.1
 _MAX_FIELDS, _REACH = 256, 200
+# Names that end at the same place begin at different ones.
+_ALIGNED = 16
 
 # What a line is: the name of a field and its sign, or the shape of any other line.
 _Key = tuple[bytes, bytes]
@@ -68,23 +71,18 @@ class FieldForm:
     typed: bool
 
 
-def find_form(head: bytes) -> FieldForm | None:
+def find_form(head: bytes, loggers: Collection[str] = ()) -> FieldForm | None:
     """Learn from the head of a file how its records are printed as fields, if they are."""
     if not _LIKELY.search(head):
         return None
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
     keys = [_key(line) for line in lines]
-    holding: Counter[_Key] = Counter()
-    for line, key in zip(lines, keys, strict=True):
-        if key[1] and is_whole_record(_value(line).decode("utf-8", "replace")):
-            holding[key] += 1
-    # In two fields it would be the prefix of a collector, with the name of who wrote a line.
-    if len(holding) != 1:
+    message = _find_message(lines, keys, loggers)
+    if message is None:
         return None
-    ((message, count),) = holding.items()
     places = [at for at, key in enumerate(keys) if key == message]
     own = sum(is_whole_record(line[:_REACH].decode("utf-8", "replace")) for line in lines)
-    if count < _MIN_RECORDS or 2 * own > count:
+    if len(places) < _MIN_RECORDS or 2 * own > len(places):
         return None
     gaps = [Counter(keys[a + 1 : b]) for a, b in zip(places, places[1:], strict=False)]
     once = Counter(key for gap in gaps for key, times in gap.items() if times == 1)
@@ -98,18 +96,54 @@ def find_form(head: bytes) -> FieldForm | None:
         key
         for line, key in zip(lines, keys, strict=True)
         if once[key] >= _OFTEN * len(gaps) and key not in often and key[1] == message[1]
-        and len(line) - len(line.lstrip()) == indent
+        and abs(len(line) - len(line.lstrip()) - indent) <= _ALIGNED
     }  # fmt: skip
     order = [key for key in keys[: places[1]] if key in regular]
     headers = [key for key in order if not key[1]]
-    if any(shape.startswith(b"---") for shape, _ in headers):
+    if any(shape.startswith(b"---") for shape, _ in headers) and _is_yaml(lines):
         # Documents of YAML have rules of their own.
         return None
     field = _split(first)
     name = field[1].decode("utf-8", "replace") if field else ""
     typed = all(_TYPED.match(_raw_value(lines[at])) for at in places)
-    starts = (headers or order)[0]
+    starts = order[0] if message != keys[0] or not order else message
+    starts = next((key for key in order if not key[1] and keys.index(key) < places[0]), starts)
     return FieldForm(message, name, starts, frozenset(regular), frozenset(ends | regular), typed)
+
+
+def _is_yaml(lines: Sequence[bytes]) -> bool:
+    return any(line.rstrip() == b"---" for line in lines)
+
+
+def _find_message(
+    lines: Sequence[bytes], keys: Sequence[_Key], loggers: Collection[str]
+) -> _Key | None:
+    """Find the field of the message: the one of whole records, or by what the others hold."""
+    holding: Counter[_Key] = Counter()
+    values: dict[_Key, list[str]] = {}
+    for line, key in zip(lines, keys, strict=True):
+        if key[1]:
+            value = _value(line).decode("utf-8", "replace")
+            values.setdefault(key, []).append(value)
+            holding[key] += is_whole_record(value)
+    holding = +holding
+    if holding:
+        # In two fields it would be the prefix of a collector, with the name of who wrote a line.
+        return next(iter(holding)) if len(holding) == 1 else None
+    times = [
+        key for key, some in values.items() if sum(map(is_stamp, some)) >= _REGULAR * len(some)
+    ]
+    count = max((len(values[key]) for key in times), default=0)
+    if count < _MIN_RECORDS:
+        return None
+    # What comes as often as the time may be a part of the record.
+    names = {key: some for key, some in values.items() if len(some) >= _REGULAR * count}
+    nodes = [
+        {repr(key): some[at] for key, some in names.items() if at < len(some) and some[at]}
+        for at in range(count)
+    ]
+    path = find_message(nodes, loggers)
+    return next((key for key in names if repr(key) == path), None)
 
 
 def _raw_value(line: bytes) -> bytes:
@@ -120,10 +154,10 @@ def _raw_value(line: bytes) -> bytes:
 def _value(line: bytes) -> bytes:
     value = _raw_value(line)
     typed = _TYPED.match(value)
-    return value[typed.end() :] if typed else value
+    return value[typed.end() :] if typed else _unquote(value)
 
 
-class FieldsDocument:
+class FieldsDocument(LinedDocument):
     """Reads records that are printed as fields.
 
     What stands between the end of one record and the begin of the next, such as the attributes of
@@ -132,11 +166,8 @@ class FieldsDocument:
 
     def __init__(self, readers: Sequence[ObjectReader], form: FieldForm | None = None) -> None:
         """Begin before the first line."""
-        self.readers = readers
-        self.unread_lines = 0
+        super().__init__(readers)
         self.form = form
-        self._tail = b""
-        self._offset = self._number = self._skipped = 0
         self._fields: dict[str, str] = {}
         self._around: dict[str, str] = {}
         self._new_around: dict[str, str] = {}
@@ -148,25 +179,9 @@ class FieldsDocument:
         self._width = 0
         self._open = False
 
-    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
-        """Take the next block; return the records that are whole now."""
-        lines = (self._tail + block).split(b"\n")
-        self._tail = lines.pop()
-        if final and self._tail:
-            lines.append(self._tail)
-            self._tail = b""
-        pieces: list[Piece] = []
-        for line in lines:
-            self._number += 1
-            self._take(line[:MAX_RECORD].rstrip(b"\r"), pieces)
-            self._offset += len(line) + self._skipped + 1
-            self._skipped = 0
-        # Of an endless line no more is kept.
-        self._skipped += max(0, len(self._tail) - MAX_RECORD)
-        self._tail = self._tail[:MAX_RECORD]
-        if final:
-            self._finish(pieces)
-        return pieces
+    def renew(self, readers: Sequence[ObjectReader]) -> FieldsDocument:
+        """Return a document of the same form that was fed nothing."""
+        return FieldsDocument(readers, self.form)
 
     def _take(self, line: bytes, pieces: list[Piece]) -> None:
         form = self.form
@@ -218,6 +233,7 @@ class FieldsDocument:
             typed = _TYPED.match(text) if self.form.typed else None
             if typed and text.endswith(b")"):
                 text = text[typed.end() : -1]
+            text = _unquote(text)
             node: dict[str, Any] = {
                 **self._fields, self.form.name: text.decode("utf-8", "replace")
             }  # fmt: skip
@@ -239,16 +255,29 @@ def _read_value(line: bytes, at: int) -> str:
     typed = _TYPED.match(value)
     if typed and value.endswith(b")"):
         value = value[typed.end() : -1]
+    value = _unquote(value)
     return _ZONE.sub("Z", value.decode("utf-8", "replace"))
 
 
-def find_fields(head: bytes, readers: Sequence[ObjectReader]) -> FieldsDocument | None:
+def _unquote(value: bytes) -> bytes:
+    """Return what stands in quotes, as TOML and others write texts."""
+    if len(value) > 1 and value[:1] == b'"' == value[-1:]:
+        read = decode_loosely(value)
+        return read.encode("utf-8", "replace") if isinstance(read, str) else value
+    return value
+
+
+def find_fields(
+    head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str] = ()
+) -> FieldsDocument | None:
     """Read a file as records printed as fields, if its head shows them."""
-    form = find_form(head)
+    form = find_form(head, loggers)
     if form is None:
         return None
-    named = [with_name(reader, "message", form.name) for reader in readers]
-    pieces = FieldsDocument(named, form).feed(head, final=False)
+    recorders = [Recorder(with_name(reader, "message", form.name)) for reader in readers]
+    FieldsDocument(recorders, form).feed(head, final=False)
+    learnt = [learn_nodes(one, loggers) or ObjectReader(one.names) for one in recorders]
+    pieces = FieldsDocument(learnt, form).feed(head, final=False)
     if sum(piece.whole for piece in pieces) < _MIN_RECORDS:
         return None
-    return FieldsDocument(named, form)
+    return FieldsDocument(learnt, form)

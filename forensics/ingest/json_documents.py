@@ -8,6 +8,7 @@ them; what stands around a list (labels, the names of columns) belongs to each o
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,15 @@ import msgspec
 import numpy as np
 
 from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
-from forensics.ingest.json_objects import ObjectReader, read_moment, read_pairs
-from forensics.ingest.json_wrappers import decode_loosely, salvage
+from forensics.ingest.json_objects import (
+    ObjectReader,
+    begins_record,
+    fold_key,
+    has_own_time,
+    read_moment,
+    read_pairs,
+)
+from forensics.ingest.json_wrappers import decode_loosely, salvage, to_bytes
 from forensics.ingest.record_starts import MAX_RECORD, Offsets
 from forensics.ingest.text_buffer import find_escapes
 
@@ -39,6 +47,10 @@ SECTION = re.compile(
     rb" (?:[^\s/]+/)?(?P<pod>\S+) ====\s*$",
     re.MULTILINE,
 )
+# So much of a text is looked at for records, and of a line.
+_SEARCHED, _FIRST_LINES, _LOOKS_IN = 64 << 10, 200, 400
+# What stands around code in chats and tickets, and the signs that some of them escape.
+_FENCE, _REFERENCE = "```", re.compile("&(?:lt|gt|amp);")
 _SCOPES = ("scope", "instrumentationScope")
 Context = Mapping[str, Any]
 
@@ -261,7 +273,9 @@ class JsonDocument:
             return True
         # Of an object that is cut off, what can be read is read.
         broken = salvage(text) if text and value is None and node.is_object else None
-        return broken is not None and self._give(node, broken, context)
+        if broken is not None and self._give(node, broken, context):
+            return True
+        return isinstance(value, dict) and self._give_texts(node, value)
 
     def _read_inside(self, node: _Node, context: Context) -> bool:
         found = False
@@ -295,6 +309,8 @@ class JsonDocument:
             told = reader.read({**scopes, **value} if scopes else value, context)
             if told is None:
                 continue
+            if not (told.is_record or has_own_time(told.text)) and self._give_texts(node, value):
+                return True
             if node.children and any(_holds_records(one, reader) for one in value.values()):
                 return False
             first, last = self._lines.number(node.start), self._lines.number(node.end - 1)
@@ -302,21 +318,70 @@ class JsonDocument:
             return True
         return False
 
+    def _give_texts(self, node: _Node, value: Mapping[str, Any]) -> bool:
+        """Give the lines of a log that stand in the texts of an object, whatever its keys."""
+        texts = [_plain_text(text) for text in _log_texts(value)]
+        first, last = self._lines.number(node.start), self._lines.number(node.end - 1)
+        self._pieces += [
+            Piece(node.start, first, last, to_bytes(text), whole=True) for text in texts
+        ]
+        return bool(texts)
+
     def _count_unread(self, node: _Node) -> None:
         self.unread_lines += self._lines.number(node.end - 1) - self._lines.number(node.start) + 1
 
 
 def _name_row(row: Sequence[Any], context: Context) -> dict[str, Any] | None:
     """Give names to the values of a row: those of columns, of pairs, or Loki's time and line."""
-    columns = context.get("columns") or context.get("fields")
-    if isinstance(columns, list) and len(columns) == len(row):
-        names = [one.get("name") if isinstance(one, dict) else one for one in columns]
-        named = zip(names, row, strict=True)
-        return {name: value for name, value in named if isinstance(name, str)}
+    for names in _column_names(context, len(row)):
+        return dict(zip(names, row, strict=True))
     if len(row) > 1 and isinstance(row[1], str) and read_moment(row[0]) is not None:
         more = row[2] if len(row) > len("ab") and isinstance(row[2], dict) else {}
         return {**more, "timestamp": row[0], "line": row[1]}
     return dict(read_pairs(row)) or None
+
+
+def _column_names(context: Context, size: int) -> Iterator[list[str]]:
+    """Yield the lists of so many names that stand before a list of rows."""
+    for value in context.values():
+        if not isinstance(value, list) or len(value) != size:
+            continue
+        names = [_column_name(one) for one in value]
+        if all(names) and len(set(names)) == size:
+            yield [name or "" for name in names]
+
+
+def _column_name(column: object) -> str | None:
+    """Return the name of a column, which may stand in an object beside its type."""
+    if isinstance(column, dict):
+        column = next(
+            (value for key, value in column.items() if fold_key(key).endswith("name")), None
+        )
+    return column if isinstance(column, str) else None
+
+
+def _log_texts(value: object, depth: int = 0) -> Iterator[str]:
+    """Yield the texts in a value in which lines of a log stand, one below the other."""
+    if isinstance(value, str):
+        if "\n" in value and any(map(begins_record, _first_lines(value))):
+            yield value
+    elif isinstance(value, dict | list) and depth < _MAX_DEPTH:
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _log_texts(one, depth + 1)
+
+
+def _first_lines(text: str) -> Iterator[str]:
+    for line in text[:_SEARCHED].split("\n")[:_FIRST_LINES]:
+        yield line.removeprefix(_FENCE)[:_LOOKS_IN]
+
+
+def _plain_text(text: str) -> str:
+    """Return a text without what a chat puts around code, and the signs that it escapes."""
+    lines = [line.rstrip("\r") for line in text.rstrip("\n").split("\n")]
+    lines = [line.removeprefix(_FENCE).removesuffix(_FENCE) for line in lines]
+    if _REFERENCE.search(text):
+        lines = [html.unescape(line) for line in lines]
+    return "\n".join(lines)
 
 
 def _holds_records(value: object, reader: ObjectReader, depth: int = 0) -> bool:

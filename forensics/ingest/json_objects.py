@@ -25,6 +25,7 @@ from forensics.ingest.client_lines import (
     write_client_line,
 )
 from forensics.ingest.wrapper_base import GUESSED
+from forensics.ingest.written_times import is_whole_time
 
 # Deeper nests hold nothing of a record; no hostile object costs more.
 _MAX_DEPTH = 8
@@ -37,7 +38,7 @@ _ASIDE = {
     *_ORIGIN_NESTS, "annotations", "metadata", "cloud", "ecs", "tags", "error", "exception",
     "thrown", "mdc", "contextmap", "sourcelocation", "fieldserror", "attrs", "input",
 }  # fmt: skip
-_PARTS = ("message", "time", "level", "logger", "component", "more")
+_PARTS = ("message", "time", "day", "clock", "level", "logger", "component", "more")
 _WRITER = ("pod", "container", "host", "program")
 # The role of a field that may say who wrote a line, where no known name does.
 GUESSED_ROLE = "guessed"
@@ -57,6 +58,7 @@ _ISO_TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,]([0-9]{1,9})[0-9]*)?\s?(Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
 )
+_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2},[0-9]{3}")
 _ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
 _DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
 _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
@@ -85,6 +87,8 @@ _PARTS_OF_OBJECTS = {"message", "time", "level", "logger", "host"}
 _COMPONENT = re.compile(r"=|[A-Za-z] ?.*[0-9]$")
 # Such a text stands below the message of a record.
 _BELOW = re.compile(r"\s|(?:Caused by|Suppressed): |[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b")
+# How stores name the type of a value (DynamoDB, Avro, OTLP; MongoDB puts a dollar before it).
+_TYPE_NAMES = {"S", "N", "BOOL", "string", "long", "int", "stringValue", "intValue", "doubleValue"}
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
 
 
@@ -206,6 +210,8 @@ class ObjectReader:
         message = values.get("message")
         if message is None:
             return None
+        if "day" in values and "clock" in values:
+            values["time"] = f"{values['day']} {values['clock']}"
         # With one of these it cannot be but a line.
         if found.ranks["message"][1] == 0:
             # rsyslog puts a blank before every message.
@@ -241,6 +247,7 @@ class ObjectReader:
             value = node[key]
             if type(value) is list:
                 value = _unlist(value, roles)
+            value = open_typed(value)
             if type(value) is dict:
                 if roles and roles[0][0] in ("more", "time"):
                     found.offer(roles[0][0], (0, roles[0][1], depth), value)
@@ -289,7 +296,7 @@ class ObjectReader:
             if guessed or stored or found.ranks["level"][0] or _BELOW.match(message):
                 return None
             logger = _NO_LOGGER
-        if not isinstance(logger, str) or not _LOGGER.fullmatch(logger):
+        if not isinstance(logger, str) or not _LOGGER.fullmatch(logger := logger.strip()):
             return None
         if logger in _OBJECTS_AS_LINES:
             return self._write_object(node, (level, stamp, logger, message))
@@ -297,7 +304,7 @@ class ObjectReader:
         named = isinstance(component, str) and _COMPONENT.search(component)
         if named and not message.startswith("["):
             message = f"[{component}] {message}"
-        if not _CLASS.search(logger):
+        if not _CLASS.search(logger) and _STAMP.fullmatch(stamp):
             # Microseconds: another layout than Kafka's own, of programs that nobody knows.
             stamp += "000"
         first, line_break, rest = message.partition("\n")
@@ -321,6 +328,8 @@ class ObjectReader:
     def _write_object(self, node: Mapping[str, Any], parts: _Parts) -> str | None:
         """Write an object in the order of its writer; None if that is how it stands there."""
         level, stamp, logger, message = parts
+        if not _STAMP.fullmatch(stamp):
+            return None
         moment = f"{stamp[:10]}T{stamp[11:19]}.{stamp[20:]}Z"
         written = {"level": level, "timestamp": moment, "logger": logger, "message": message}
         if list(node)[:4] == [*written]:
@@ -333,6 +342,21 @@ class ObjectReader:
         }
         others = {key: node[key] for key in node if key not in {*told, *written, "pid", "v"}}
         return msgspec.json.encode(written | others).decode()
+
+
+def open_typed(value: Any) -> Any:
+    """Return what stands in an object that only names the type of a value.
+
+    >>> open_typed({"$date": "2026-11-18"}), open_typed({"N": "1"}), open_typed({"level": "INFO"})
+    ('2026-11-18', '1', {'level': 'INFO'})
+    """
+    if type(value) is dict and len(value) == 1:
+        ((name, inner),) = value.items()
+        if type(inner) is dict and name in _TYPE_NAMES:
+            return open_typed(inner)
+        if name[:1] == "$" or name in _TYPE_NAMES:
+            return inner if type(inner) is not list else value
+    return value
 
 
 def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, aside: bool) -> None:
@@ -406,7 +430,7 @@ def _join_origin(values: Mapping[str, Any]) -> str:
 
 def read_level(value: object) -> str | None:
     """Read a level: a name, or a number of syslog, bunyan or pino."""
-    if isinstance(value, str) and _LEVEL.fullmatch(value):
+    if isinstance(value, str) and _LEVEL.fullmatch(value := value.strip()):
         name = value.upper()
         return _LEVEL_NAMES.get(name, name)
     if type(value) is int:
@@ -429,6 +453,13 @@ def read_moment(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return _epoch_micros(value)
+
+
+def is_stamp(value: object) -> bool:
+    """Return True if a value is a time with a date, in any form, and nothing else."""
+    if read_moment(value) is not None:
+        return True
+    return type(value) is str and is_whole_time(value)
 
 
 def _epoch_micros(value: float) -> int | None:
@@ -461,7 +492,8 @@ def format_time(value: object) -> str | None:
             return f"{match[1]} {match[2]},{(match[3] or '').ljust(3, '0')[:3]}"
     micros = read_moment(value)
     if micros is None:
-        return None
+        # As it is: the layout of the record that it stands in is found as that of any line.
+        return value.strip() if isinstance(value, str) and is_whole_time(value) else None
     try:
         moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -475,9 +507,10 @@ def _write_trace(value: object) -> str:
         return value.strip("\n")
     if not isinstance(value, dict):
         return ""
-    name = _first_string(value, ("name", "exceptionType", "type", "class", "exception_class"))
-    says = _first_string(value, ("message", "exception_message"))
-    for key in ("extendedStackTrace", "stackTrace", "stacktrace", "frames", "stack_trace"):
+    value = {fold_key(key): one for key, one in value.items()}
+    name = _first_string(value, ("name", "exceptiontype", "type", "class", "exceptionclass"))
+    says = _first_string(value, ("message", "exceptionmessage"))
+    for key in ("extendedstacktrace", "stacktrace", "frames"):
         frames = value.get(key)
         if isinstance(frames, str):
             return frames.strip("\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.json_objects import ObjectReader, ReadObject, find_line_path, find_records
+from forensics.ingest.json_objects import ObjectReader, ReadObject, find_line_path
+from forensics.ingest.learnt_fields import GUESSED_ROLE, find_writer_field, learn_fields
 from forensics.ingest.record_starts import MAX_RECORD, PADDING, Bytes
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper
-from forensics.ingest.writer_fields import GUESSED_ROLE, find_writer_field
 
 _OBJECT, _ARRAY = b"{", b"["
 # What may stand before an object: the columns of Fluentd's files (time, tag), the tag and the time
@@ -48,8 +48,6 @@ _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
 }
 # More frames than this are no frames.
 _MAX_FRAMES, _MAX_MISSED = 512, 64
-# So many records under one key are no accident.
-_FEW = 3
 decode_object = msgspec.json.Decoder().decode
 
 
@@ -135,44 +133,20 @@ class JsonWrapper(Wrapper):
         node = self._parse(line)
         return None if node is None else self.reader.read(node)
 
-    def learn(self, lines: Sequence[bytes]) -> JsonWrapper | None:
-        """Find the key that holds whole records, where no name tells it."""
+    def learn(self, lines: Sequence[bytes], loggers: Collection[str] = ()) -> JsonWrapper | None:
+        """Find the fields of records by their values, where no name tells them."""
         nodes = [node for node in map(self._parse, lines) if node is not None]
-        unknown = [node for node in nodes if self.reader.read(node) is None]
-        if 2 * len(unknown) <= len(nodes):
-            return None
-        keys = Counter(key for node in unknown for key in set(find_records(node)))
-        if not keys:
-            return None
-        (key, count), *_ = sorted(keys.items(), key=lambda one: (-one[1], one[0]))
-        if count < _FEW and count < len(unknown):
-            return None
-        return replace(self, names={**self.names, "message": (key, *self.names["message"])})
+        learnt = learn_fields(self.reader, nodes, loggers)
+        return None if learnt is None else replace(self, names=learnt.names)
 
-    def settle(self, lines: Sequence[bytes]) -> JsonWrapper:
+    def settle(self, lines: Sequence[bytes], loggers: Collection[str] = ()) -> JsonWrapper:
         """Find what some lines tell of the others: where records stand, and who wrote them."""
         nodes = [node for node in map(self._parse, lines) if node is not None]
-        settled = self._settle_place(nodes)
+        settled = _settle_place(self.learn(lines, loggers) or self, nodes)
         field = find_writer_field([(node, settled.reader.read(node)) for node in nodes])
         if field is None:
             return settled
         return replace(settled, names={**settled.names, GUESSED_ROLE: (field,)})
-
-    def _settle_place(self, nodes: Sequence[Mapping[str, Any]]) -> JsonWrapper:
-        """Find the place of whole records, where other strings of the objects could be lines.
-
-        What stands there in other objects is a line, too, such as those of a stack trace.
-        """
-        paths = Counter(path for node in nodes if (path := find_line_path(node)))
-        if len(paths) != 1:
-            return self
-        (path,) = paths
-        for node in nodes:
-            told, text = self.reader.read(node), _value_at(node, path)
-            if text is not None and (told is None or not told.text.startswith(text.strip())):
-                names = (".".join(path[-3:]), *self.names["message"])
-                return replace(self, names={**self.names, "message": names})
-        return self
 
     def _goes_on(self, node: Mapping[str, Any], told: ReadObject, length: int) -> bool:
         """Return True if what an object holds is a line that goes on in the next one."""
@@ -182,6 +156,23 @@ class JsonWrapper(Wrapper):
         size = self.min_split_length
         is_docker = node.get("log") == told.text and "stream" in node
         return size is not None and length >= size and is_docker
+
+
+def _settle_place(wrapper: JsonWrapper, nodes: Sequence[Mapping[str, Any]]) -> JsonWrapper:
+    """Find the place of whole records, where other strings of the objects could be lines.
+
+    What stands there in other objects is a line, too, such as those of a stack trace.
+    """
+    paths = Counter(path for node in nodes if (path := find_line_path(node)))
+    if len(paths) != 1:
+        return wrapper
+    (path,) = paths
+    for node in nodes:
+        told, text = wrapper.reader.read(node), _value_at(node, path)
+        if text is not None and (told is None or not told.text.startswith(text.strip())):
+            names = (".".join(path[-3:]), *wrapper.names["message"])
+            return replace(wrapper, names={**wrapper.names, "message": names})
+    return wrapper
 
 
 def _value_at(node: Mapping[str, Any], path: Sequence[str]) -> str | None:
@@ -274,9 +265,6 @@ class PairsWrapper(JsonWrapper):
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line begins with two pairs."""
         return _PAIRS.match(line) is not None
-
-    def learn(self, lines: Sequence[bytes]) -> None:
-        """Learn nothing: without known keys, pairs may be anything."""
 
     def _find_rows(self, texts: TextBuffer) -> npt.NDArray[np.int64]:
         looks = pc.match_substring_regex(texts.to_arrow(), _PAIRS.pattern)

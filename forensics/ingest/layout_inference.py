@@ -15,9 +15,10 @@ from functools import partial
 
 from forensics.ingest.found_layout import found_layout
 from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
-from forensics.ingest.message_columns import MESSAGE, LinePattern
+from forensics.ingest.message_columns import MESSAGE, LinePattern, MessageStarts
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
 from forensics.ingest.written_levels import LEVEL, find_levels
+from forensics.ingest.written_loggers import PLACE, find_loggers, holds_logger
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 
 # A head is looked for in so much of a line.
@@ -28,10 +29,8 @@ _MAX_ELEMENTS = 6
 # Two times that belong together, or a time and a level, have no more than this between them.
 _NEAR, _CLOSE = 160, 8
 _OPENERS = re.compile(r"[\[(<{]*$")
-_TOKEN = re.compile(r"[A-Za-z_][\w$]*(?:[.][\w$-]+)*(?:-[\w$]+)*")
-_PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?:[:@](?:[0-9]+|%L|\?))?"
-_METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + _PLACE
-_PLACE_AT, _METHOD_AT = re.compile(_PLACE), re.compile(_METHOD)
+_METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + PLACE
+_PLACE_AT, _METHOD_AT = re.compile(PLACE), re.compile(_METHOD)
 _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
@@ -40,6 +39,8 @@ _CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 _END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
+# In so many lines a message must be known to say where all messages begin.
+_FEW_KNOWN, _NEARLY_ALL = 0.05, 0.9
 _REGULAR_PARTS = 12
 _MAX_GROUPS = 3
 # What a collector puts behind lines: so many tokens, in so many of the lines.
@@ -50,7 +51,6 @@ _TIMES = re.compile(
 )
 _ANY_TIME = r"[0-9][0-9T:.,+ -]*Z?"
 _WORD, _BLANK = re.compile(r"([A-Za-z0-9][\w.@-]*)"), re.compile(r"[ \t]")
-_SOURCES = (".scala", ".java", ".kt", ".py", ".go")
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,18 @@ Day = tuple[int, int, int]
 
 
 def infer_layouts(
-    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+    lines: Sequence[str],
+    loggers: Collection[str],
+    day: Day | None = None,
+    starts: MessageStarts | None = None,
 ) -> Iterator[tuple[Wrapper, ...]]:
     """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed.
 
     `day` is that of the file, for times without a date.
     """
     yield infer_layout(lines, loggers, day)
+    if starts is not None:
+        yield infer_layout(lines, loggers, day, starts)
     groups: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         if elements := _elements(line):
@@ -105,6 +110,8 @@ def infer_layouts(
     if len(groups) > 1:
         for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
             yield infer_layout(some, loggers, day)
+            if starts is not None:
+                yield infer_layout(some, loggers, day, starts)
 
 
 def lacks_date(lines: Sequence[str]) -> bool:
@@ -116,11 +123,15 @@ def lacks_date(lines: Sequence[str]) -> bool:
 
 
 def infer_layout(
-    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+    lines: Sequence[str],
+    loggers: Collection[str],
+    day: Day | None = None,
+    starts: MessageStarts | None = None,
 ) -> tuple[Wrapper, ...]:
     """Find what reads most of some lines: a prefix, a layout, or both; empty if nothing does.
 
-    `loggers` are the last parts of the names of Kafka's loggers.
+    `loggers` are the last parts of the names of Kafka's loggers; `starts` what messages that rules
+    know begin with.
     """
     lines = [line.rstrip("\r\n") for line in lines]
     head = _find_head([(line, _elements(line)) for line in lines])
@@ -138,13 +149,13 @@ def infer_layout(
         time = _read_head(head, begin, prefix, pattern, loggers)
     else:
         pattern.rests = head.rests()
-    sure = _read_rest(pattern, loggers)
+    sure = _read_rest(pattern, loggers, starts or MessageStarts())
     if time is None or not _is_evident(head, pattern, sure, day):
         return ()
     time = time.on(day)
     if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
-        return (found_end(end), *infer_layout(cut, loggers, day))
+        return (found_end(end), *infer_layout(cut, loggers, day, starts))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -317,7 +328,7 @@ def _read_head(
             openers = [_OPENERS.search(gap)[0] for gap in gaps]  # type: ignore[index]
             fronts = [gap[: len(gap) - len(some)] for gap, some in zip(gaps, openers, strict=True)]
             gaps = openers
-            split = _split_logger(fronts, loggers)
+            split = _split_logger(fronts, loggers, head.rests())
             if split:
                 prefix.add_named(gap_parts(split[0]))
                 _add_logger(pattern, split[2])
@@ -326,7 +337,7 @@ def _read_head(
                 prefix.add_named(gap_parts(fronts))
             pattern.add_parts(gap_parts(gaps))
         else:
-            split = None if pattern.has_logger else _split_logger(gaps, loggers)
+            split = None if pattern.has_logger else _split_logger(gaps, loggers, head.rests())
             if split:
                 pattern.add_parts(gap_parts(split[0], all_fit=True))
                 _add_logger(pattern, split[2])
@@ -350,65 +361,52 @@ def _shown_time(text: str) -> str:
 
 
 def _split_logger(
-    gaps: Sequence[str], loggers: Collection[str]
+    gaps: Sequence[str], loggers: Collection[str], rests: Sequence[str]
 ) -> tuple[list[str], list[str], bool] | None:
-    """Split gaps at the logger in them, if enough have one; True if all names have dots."""
-    found = []
+    """Split gaps at the logger in them, if enough have one; True if all names have dots.
+
+    A name that is the same in all lines is none if what follows has names that differ.
+    """
+    found: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
+    some = 0
     for gap in gaps:
-        tokens = _find_loggers(gap, loggers)
-        if tokens:
-            begin, end, name = tokens[-1]
-            found.append((gap[:begin], gap[end:], name))
-    if len(found) < max(1, _MIN_LOGGERS * len(gaps)):
+        tokens = find_loggers(gap, loggers)
+        some += bool(tokens)
+        for begin, end, name in tokens:
+            found.setdefault(gap_form(gap[:begin]), []).append((gap[:begin], gap[end:], name))
+    if some < max(1, _MIN_LOGGERS * len(gaps)):
         return None
-    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in found]  # type: ignore[union-attr]
-    return [before for before, _, _ in found], afters, all("." in one for _, _, one in found)
+    best = max(found.values(), key=lambda one: (len({name for *_, name in one}), len(one)))
+    if len({name for *_, name in best}) == 1 and len(gaps) >= _FEW_LINES:
+        others = {name for rest in rests for *_, name in find_loggers(rest[:_NEAR], loggers)[:1]}
+        tails = {name for rest in rests for *_, name in find_loggers(rest, loggers)[-1:]}
+        if min(len(others), len(tails)) >= _FEW_LINES:
+            return None
+    # Threads and the like of other forms may stand before it.
+    known = {name for *_, name in best}
+    best = [
+        next((one for one in reversed(split) if one[2] in known), split[-1])
+        for gap in gaps
+        if (split := [(gap[:a], gap[b:], name) for a, b, name in find_loggers(gap, loggers)])
+    ]
+    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in best]  # type: ignore[union-attr]
+    return [before for before, _, _ in best], afters, all("." in one for _, _, one in best)
 
 
 def _add_logger(pattern: LinePattern, dotted: bool) -> None:
-    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){_PLACE}", "%c")
+    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){PLACE}", "%c")
     pattern.has_logger = True
 
 
-def _find_loggers(
-    text: str, loggers: Collection[str], begin: int = 0, end: int | None = None
-) -> list[tuple[int, int, str]]:
-    """Find the names of loggers in a text: begin, end, name."""
-    found = []
-    for match in _TOKEN.finditer(text, begin, len(text) if end is None else end):
-        name = match[0]
-        for suffix in _SOURCES:
-            name = name.removesuffix(suffix)
-        if not is_logger(name, loggers) and is_logger(name.rpartition(".")[0], loggers):
-            # A method stands behind its class.
-            name = name.rpartition(".")[0]
-        if is_logger(name, loggers):
-            found.append((match.start(), match.start() + len(name), name))
-    return found
-
-
-def is_logger(name: str, loggers: Collection[str]) -> bool:
-    """Return True if a name is that of one of Kafka's loggers, or of a class of Kafka.
-
-    >>> is_logger("kafka.server.KafkaServer", {"KafkaServer"}), is_logger("Topic", {"Log"})
-    (True, False)
-    """
-    last = name.rpartition(".")[2]
-    known = last in loggers and ("." in name or last[1:] != last[1:].lower() or "-" not in name)
-    package = name.startswith(("kafka.", "org.apache.kafka.", "o.a.k."))
-    return known or (package and last[:1].isupper())
-
-
-def holds_logger(text: str, loggers: Collection[str]) -> bool:
-    """Return True if a text holds the name of one of Kafka's loggers."""
-    return bool(_find_loggers(text, loggers))
-
-
-def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, str | None]:
+def _read_rest(
+    pattern: LinePattern, loggers: Collection[str], starts: MessageStarts
+) -> tuple[float, str | None]:
     """Add what follows the head: separators, thread, logger, message.
 
     Returns the share of lines with a known logger, and the pattern of the end of a record.
     """
+    if (share := _read_known(pattern, loggers, starts)) is not None:
+        return share
     pattern.strip_columns(partial(holds_logger, loggers=loggers), after_logger=pattern.has_logger)
     some = [rest for rest in pattern.rests if rest.strip()]
     if pattern.has_logger or not some:
@@ -431,11 +429,49 @@ def _read_rest(pattern: LinePattern, loggers: Collection[str]) -> tuple[float, s
     return 0.0, None
 
 
+def _read_known(
+    pattern: LinePattern, loggers: Collection[str], starts: MessageStarts
+) -> tuple[float, str | None] | None:
+    """Add what stands before messages that rules know, if lines of others have it, too."""
+    rests = [rest for rest in pattern.rests if rest.strip()]
+    begins = [starts.find(rest) for rest in rests]
+    fronts = [rest[:at] for rest, at in zip(rests, begins, strict=True) if at is not None]
+    # A known text may also stand inside a message; before the whole ones stands the same.
+    forms = Counter(map(gap_form, fronts))
+    form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
+    fronts = [front for front in fronts if gap_form(front) == form]
+    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
+        return None
+    found = LinePattern(rests=list(rests))
+    split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
+    before, after = (gap_parts(one) for one in (split[:2] if split else (fronts, ())))
+    if any(part.kind == "loose" for part in (*before, *after)):
+        return None
+    found.add_parts(before)
+    if split:
+        _add_logger(found, split[2])
+    found.add_parts(after)
+    fits = [match.end() for rest in rests if (match := re.match(found.source, rest))]
+    if len(fits) < _NEARLY_ALL * len(rests):
+        return None
+    pattern.take(found.source, found.shown)
+    pattern.has_logger |= found.has_logger
+    if pattern.has_logger:
+        pattern.add_message()
+        return 1.0, None
+    share, tail, shown = _find_tail([rest for rest in pattern.rests if rest.strip()], loggers)
+    if tail is None:
+        pattern.add_message()
+        return 0.0, None
+    pattern.add(MESSAGE, f"%m{shown}")
+    return share, tail
+
+
 def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, str | None, str]:
     """Find a logger at the end of records: its share, and what is put for it."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for rest in rests:
-        tokens = _find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
+        tokens = find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
         if tokens:
             begin, end, name = tokens[-1]
             ahead = _BEFORE_TAIL.search(rest[:begin])
@@ -456,7 +492,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
-    tail = rf"{blank}{re.escape(before)}({logger}){_PLACE}{behind}[ \t]*$"
+    tail = rf"{blank}{re.escape(before)}[ \t]*({logger}){PLACE}{behind}[ \t]*$"
     return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
 
 
@@ -465,7 +501,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     methods = 0
     for rest in rests:
-        tokens = _find_loggers(rest, loggers, 0, _NEAR)
+        tokens = find_loggers(rest, loggers, 0, _NEAR)
         if tokens:
             begin, end, name = tokens[0]
             ahead = rest[:begin]
@@ -493,7 +529,7 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
         # What stands before it may end in a word, too, such as the client of a thread.
         logger = _CLASS
     gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
-    place = _METHOD if 2 * methods > len(rests) else _PLACE
+    place = _METHOD if 2 * methods > len(rests) else PLACE
     pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")
     return share, pattern
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from forensics.ingest.client_lines import KAFKAJS_MODULES
@@ -19,7 +19,7 @@ _AGREE = 0.95
 # Fewer messages, or fewer different ones, may begin alike by chance.
 _FEW_MESSAGES, _FEW_KINDS = 8, 3
 _MAX_ROUNDS = 12
-_MIN_SURE, _OWN_SHARE = 0.5, 0.2
+_MIN_SURE, _OWN_SHARE, _MOSTLY = 0.5, 0.2, 0.7
 _CLOSERS = re.compile(r"[\])}>|:;,\"'\s-]*")
 _LABEL = re.compile(r"^[A-Za-z_@.]+[\"']?[=:][\"']?\s*")
 _INSIDE = r"[^\[\]\n]*"
@@ -41,11 +41,43 @@ _DELIMITERS = ("|", "\t", ";")
 _AFTER_WORD = (r"[ \t]+-[ \t]", r"[ \t]+:{1,2}[ \t]", r"[ \t]+[>|][ \t]", r":[ \t]")
 _WORD = r"[^\s\[\](){}\"'=<>]{1,80}"
 _LONGEST_FIELD = 80
+_EMPTY_BRACKETS = re.compile(r"(?: (?:\[\]|\{\}|\(\)))+$")
+_CLOSING_SIGNS = re.compile(r"[ \t]*(?:[|;~\"']|(?<=[\s|#\]>])[|#\]>]|[|#\]>](?=[|#\]>]))+$")
 _NO_MESSAGE = re.compile(r"[\s\W]*$")
 _ENDINGS = {'"': '"', "'": "'", "<": ">", "{": "}"}
 MESSAGE = r"(?P<message>[^\n]*?)"
+# A known beginning of a message is so long, stands so near, and begins as a word or a bracket does.
+_SHORTEST_START, _START_REACH = 8, 600
+_SAYS = re.compile(r"[\s\[=]")
+_WORD_BEGINS = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]|[\[(<]")
 # Says if a text holds the name of a logger of Kafka.
 HoldsLogger = Callable[[str], bool]
+
+
+class MessageStarts:
+    """What messages that rules know begin with: finds where one begins in a line.
+
+    >>> MessageStarts(["[Broker id=", "Created log for "]).find("main - Created log for a-1")
+    7
+    """
+
+    def __init__(self, starts: Iterable[str] = ()) -> None:
+        """Take those that are long enough to be no accident."""
+        self._starts: dict[str, list[str]] = {}
+        for one in sorted(set(starts)):
+            if len(one) >= _SHORTEST_START and _SAYS.search(one):
+                self._starts.setdefault(one[:_SHORTEST_START], []).append(one)
+
+    def find(self, text: str) -> int | None:
+        """Return where the first known message begins."""
+        if not self._starts:
+            return None
+        for match in _WORD_BEGINS.finditer(text, 0, _START_REACH):
+            at = match.start()
+            for one in self._starts.get(text[at : at + _SHORTEST_START], ()):
+                if text.startswith(one, at):
+                    return at
+        return None
 
 
 @dataclass
@@ -110,8 +142,11 @@ class LinePattern:
         """Add the message; what was opened before it is closed behind it."""
         rests = [rest.rstrip() for rest in self.rests if rest.strip()]
         for opening, closing in _ENDINGS.items():
-            whole = [one for one in rests if one[0] == opening and one[-1] == closing]
-            if len(rests) > 1 and len(whole) >= _AGREE * len(rests):
+            opened = [one for one in rests if one[0] == opening]
+            # The first lines of longer messages end in another way.
+            whole = [one for one in opened if one[-1] == closing]
+            most = len(opened) >= _AGREE * len(rests) and len(whole) >= _MOSTLY * len(rests)
+            if len(rests) > 1 and most:
                 self.take(opening, opening)
                 break
         closing = _ENDINGS.get(self.shown.rstrip()[-1:], "")
@@ -259,12 +294,16 @@ def _names_in(parts: Sequence[GapPart]) -> Iterator[tuple[int, int]]:
 
 
 def _shared_ending(rests: Sequence[str]) -> str:
-    """Return the empty brackets that nearly all messages end with."""
-    ends = Counter(
-        match[0] for rest in rests if (match := re.search(r"(?: (?:\[\]|\{\}|\(\)))+$", rest))
-    )
-    end, count = max(ends.items(), key=lambda one: (one[1], one[0]), default=("", 0))
-    return end if len(rests) > 1 and count >= _AGREE * len(rests) else ""
+    """Return the signs that nearly all messages end with: empty brackets, or what closes a record.
+
+    The first lines of longer messages end in another way.
+    """
+    for endings, share in ((_EMPTY_BRACKETS, _AGREE), (_CLOSING_SIGNS, _MOSTLY)):
+        ends = Counter(match[0] for rest in rests if (match := endings.search(rest)))
+        end, count = max(ends.items(), key=lambda one: (one[1], one[0]), default=("", 0))
+        if len(rests) > 1 and count >= share * len(rests):
+            return end
+    return ""
 
 
 def _count_kinds(messages: Sequence[str]) -> int:

@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _SEARCHED, _FIRST_LINES, _LOOKS_IN = 64 << 10, 200, 400
 _ATTRIBUTE = re.compile(rb"([A-Za-z_][\w:.-]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 # Attributes that name what an element holds.
-_LABELS = ("k", "key", "name")
+_LABELS = ("k", "key", "name", "N")
 _YAML_FIRST = re.compile(
     rb"---[ \t]*\r?\n|(?:- )?[A-Za-z_@\"'][\w.@/ \"'-]{0,80}:(?:[ \t]+[^\n]*)?\r?\n"
 )
@@ -216,6 +216,8 @@ class XmlDocument:
         self._stack: list[_Element] = []
         self._lines = LineNumbers()
         self._pieces: list[Piece] = []
+        # The names of elements that held records.
+        self._of_records: set[bytes] = set()
 
     def feed(self, block: bytes, *, final: bool) -> list[Piece]:
         """Take the next block; return the records that are whole now."""
@@ -282,7 +284,9 @@ class XmlDocument:
             )
             for key, one, two in _ATTRIBUTE.findall(tag["more"])
         }
-        label = next((given[key] for key in _LABELS if key in given), "")
+        # What names what an element holds stands first; other names belong to what it is.
+        first = next(iter(given), "")
+        label = given[first] if first in _LABELS else ""
         local = name.rpartition(b":")[2].decode()
         self._stack.append(_Element(name, label or local, at, self._lines.number(at), given))
         if tag["more"].rstrip().endswith(b"/"):
@@ -334,6 +338,9 @@ class XmlDocument:
                 last = self._lines.number(max(one.offset, self._offset + at - 1))
                 piece = make_piece(one.offset, (one.line, last), told)
                 if piece.whole:
+                    self._of_records.add(one.name)
+                if one.name in self._of_records:
+                    # Lines below a record stand in elements of the same name.
                     self._pieces.append(piece)
                     return None
         self._give_lines(one)
@@ -342,9 +349,17 @@ class XmlDocument:
     def _give_lines(self, one: _Element) -> None:
         """Give the lines of all texts of an element in which records stand, and forget the rest."""
         waiting: list[Any] = [*one.values.values(), _Texts(one.texts)]
-        found = [value for some in waiting for value in (some if type(some) is list else [some])]
-        for texts in found:
-            if isinstance(texts, _Texts) and any(begins_record(part) for part in _cut(texts.whole)):
+        for some in waiting:
+            parts = some if type(some) is list else [some]
+            found = [part for part in parts if type(part) is _Texts]
+            # Of elements with one name some hold lines below the record of another.
+            known = one.name in self._of_records and not one.values
+            if not known and not any(
+                begins_record(line) for texts in found for line in _cut(texts.whole)
+            ):
+                continue
+            self._of_records.add(one.name)
+            for texts in found:
                 for offset, line, text in texts.lines():
                     plain = text.rstrip(b"\r\n")
                     whole = begins_record(plain[:_LOOKS_IN].decode("utf-8", "replace"))

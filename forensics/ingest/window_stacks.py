@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from forensics.ingest.found_layout import FoundLayout
 from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
+from forensics.ingest.message_columns import MessageStarts
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
@@ -41,7 +42,7 @@ from forensics.ingest.wrapper_detection import (
     texts_to_lines,
     to_texts,
 )
-from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd
+from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd, FoundPrefix
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -90,6 +91,13 @@ class LineJudge(Protocol):
     @property
     def loggers(self) -> frozenset[str]:
         """The last parts of the names of Kafka's loggers."""
+
+    @property
+    def starts(self) -> MessageStarts:
+        """What messages that rules know begin with."""
+
+    def count_known(self, lines: pa.Array, kinds: Bytes) -> int:
+        """Count the messages and loggers in some records that rules know."""
 
     def reads(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
         """Say which lines a layout reads; `followed` marks those with lines below them."""
@@ -146,6 +154,8 @@ class WindowReader:
         first = self._decide(lines)
         self._guesses = first.stacks
         self.headless = not self._has_records(lines, first)
+        # A small file is its head: what was decided of the one holds for the other.
+        self._head = (lines, replace(first, loose=self.headless)) if not first.stacks else None
 
     @property
     def first_stack(self) -> WrapperStack | None:
@@ -175,7 +185,7 @@ class WindowReader:
             inside &= (stops <= (number + 1) * WINDOW) & (places < (number + 1) * WINDOW)
             rows = np.flatnonzero(inside)
             some = lines.slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else lines.slice(0, 0)
-            self._found[number] = self._with_loose(some)
+            self._found[number] = self._with_loose(some, number)
 
     def read_text(self, text: bytes, offset: int, *, final: bool) -> Lines:
         """Read the whole lines of a text that stands at this offset of the file."""
@@ -222,12 +232,15 @@ class WindowReader:
                 self._found[number] = WindowStacks(self._guesses, loose=self.headless)
                 return self._found[number]
             lines = self._lines(text, final=last)
-            self._found[number] = self._with_loose(
-                lines.slice(1, len(lines)) if number and len(lines) else lines
-            )
+            some = lines.slice(1, len(lines)) if number and len(lines) else lines
+            self._found[number] = self._with_loose(some, number)
         return self._found.get(number) or WindowStacks(self._guesses)
 
-    def _with_loose(self, lines: Lines) -> WindowStacks:
+    def _with_loose(self, lines: Lines, number: int) -> WindowStacks:
+        if self._head and not number:
+            (head, found), self._head = self._head, None
+            if lines.size == head.size and np.array_equal(lines.data, head.data):
+                return found
         window = self._decide(lines)
         loose = self.headless and not self._has_records(lines, window)
         return replace(window, loose=loose)
@@ -306,6 +319,7 @@ class WindowReader:
         self._below = _cut(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
         found = [self._with_messages_below(stack, lines) for stack in found]
+        found = [self._with_true_names(stack, lines) for stack in found]
         kinds = lines.kinds[known]
         plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
         # Shipped wrappers come first: they are stricter.
@@ -340,6 +354,30 @@ class WindowReader:
         if len(heads) >= len(said):
             return stack
         return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
+
+    def _with_true_names(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
+        """Let names in a found prefix be names only if lines below a record have those of it.
+
+        Counters, threads and places in a code change from line to line, whoever writes.
+        """
+        if not any(isinstance(one, FoundPrefix) and one.names_writer for one in stack.wrappers):
+            return stack
+        opened = stack.open(to_texts(lines.slice(0, min(len(lines), _BELOW_SAMPLE))))
+        if opened.origins is None:
+            return stack
+        kinds = match_starts(opened.data, opened.starts, opened.stops, self._judge.signatures)
+        below = np.flatnonzero((kinds[1:] == 0) & opened.carried[1:] & opened.carried[:-1]) + 1
+        if len(below) < _FEW:
+            return stack
+        names = opened.origins.take(pa.array(below))
+        above = opened.origins.take(pa.array(below - 1))
+        same = pc.sum(pc.equal(names, above), min_count=0).as_py()
+        if 2 * same >= len(below):
+            return stack
+        wrappers = (
+            one.without_writer() if isinstance(one, FoundPrefix) else one for one in stack.wrappers
+        )
+        return replace(stack, wrappers=tuple(wrappers))
 
     def _find_coded(self, lines: Lines) -> tuple[WrapperStack, ...]:
         """Find what takes off codes and zeros that stand before a few records."""
@@ -475,10 +513,10 @@ class WindowReader:
             yield WrapperStack((*base.wrappers, end), is_found=True)
             cut = end.unwrap(TextBuffer.unwrapped(*to_buffer(inner))).to_arrow().to_pylist()
             short = [line.decode("utf-8", "replace") for line in cut]
-            for found in infer_layouts(short, self._judge.loggers, self._day):
+            for found in infer_layouts(short, self._judge.loggers, self._day, self._judge.starts):
                 for size in range(1, len(found) + 1):
                     yield WrapperStack((*base.wrappers, end, *found[:size]), is_found=True)
-        for found in infer_layouts(lines, self._judge.loggers, self._day):
+        for found in infer_layouts(lines, self._judge.loggers, self._day, self._judge.starts):
             for size in range(1, len(found) + 1):
                 yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
 
@@ -495,7 +533,7 @@ class WindowReader:
     ) -> WrapperStack | None:
         text = b"\n".join(lines) + b"\n"
         known = self._judge.signatures if signatures is None else signatures
-        return detect_wrappers(text, known, self._wrappers)
+        return detect_wrappers(text, known, self._wrappers, self._judge.loggers)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
@@ -513,6 +551,9 @@ class WindowReader:
             everywhere = np.ones(len(rows), np.bool_)
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
         worth = float((read & carried).sum())
+        rows = np.flatnonzero(read & carried)
+        if stack.is_found and len(rows):
+            worth += self._judge.count_known(trimmed.take(pa.array(rows)), kinds[rows])
         return read & carried, carried, worth
 
 

@@ -7,7 +7,7 @@ own examples, and on lines that are not wrapped at all.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,15 @@ def find_wrapped(lines: Sequence[bytes], wrappers: Sequence[Wrapper]) -> list[by
 
 
 def detect_wrappers(
-    head: bytes, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
+    head: bytes,
+    signatures: Sequence[Signature],
+    wrappers: Sequence[Wrapper] | None = None,
+    loggers: Collection[str] = (),
 ) -> WrapperStack | None:
-    """Find the wrappers that most lines of a head have, if any."""
+    """Find the wrappers that most lines of a head have, if any.
+
+    `loggers` are the last parts of the names of Kafka's loggers.
+    """
     known = shipped_wrappers() if wrappers is None else wrappers
     sample = _sample(head[:HEAD_BYTES])
     chosen: list[Wrapper] = []
@@ -139,15 +145,16 @@ def detect_wrappers(
         best = _find_best(known, sample, raw, signatures)
         if best is None:
             # No name tells where the lines are: perhaps what the objects hold does.
-            learned = [one.learn(raw) for one in known if isinstance(one, JsonWrapper)]
+            learned = [one.learn(raw, loggers) for one in known if isinstance(one, JsonWrapper)]
             found = [one for one in learned if one is not None]
             best = _find_best(found, sample, raw, signatures)
         if best is None and (prefix := _find_before_objects(known, raw, signatures)):
             best = _find_best([prefix], sample, raw, signatures)
         if best is None:
             break
-        if type(best[0]) is JsonWrapper and (settled := best[0].settle(raw)) is not best[0]:
-            best = settled, settled.unwrap(sample)
+        if isinstance(best[0], JsonWrapper):
+            settled = best[0].settle(raw, loggers)
+            best = best if settled is best[0] else (settled, settled.unwrap(sample))
         chosen.append(best[0])
         sample = best[1]
     return WrapperStack(tuple(chosen)) if chosen else None

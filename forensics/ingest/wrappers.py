@@ -38,6 +38,8 @@ from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_fil
 
 __all__ = [
     "CodeWrapper",
+    "FoundEnd",
+    "FoundPrefix",
     "JsonWrapper",
     "PairsWrapper",
     "PrefixWrapper",
@@ -168,6 +170,16 @@ class CodeWrapper(Wrapper):
 @dataclass(frozen=True)
 class FoundPrefix(PrefixWrapper):
     """What stands before every line of a file; lines without it stay as they are."""
+
+    @property
+    def names_writer(self) -> bool:
+        """Whether a part of it may name who wrote a line."""
+        return "(?P<origin>" in self.pattern
+
+    def without_writer(self) -> FoundPrefix:
+        """Return the prefix with no name in it."""
+        pattern = self.pattern.replace("(?P<origin>", "(?:")
+        return replace(self, pattern=pattern, hint=re.compile(pattern.encode()))
 
     def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take it off; a line without it belongs to whoever wrote the line above."""

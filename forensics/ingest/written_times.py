@@ -98,7 +98,7 @@ _FORMS = (
     TimeForm(
         "month-day-year",
         rf"{_WEEKDAY}{_MONTH}[ /-]{{1,2}}{_D}(?:st|nd|rd|th)?,?[ /-]{_Y4}"
-        rf"(?:,? at )?{_GAP}?{_CLOCK}",
+        rf"(?:,? (?:at|@) )?{_GAP}?{_CLOCK}",
     ),
     TimeForm("year-month-day", rf"{_Y4}[ /.-]{_MONTH}[ /.-]{_D}{_GAP}{_CLOCK}"),
     TimeForm("year-last", rf"{_WEEKDAY}{_MONTH} {{1,2}}{_D} {_CLOCK} {_Y4}\b"),
@@ -128,6 +128,7 @@ _DAY_IN_NAME = re.compile(
 )
 _ORDERS = {"numeric": ("dmy", "mdy"), "short-year": ("ymd", "dmy", "mdy"), "no-year": ("md", "dm")}
 _MAX_MONTH, _MAX_DAY = 12, 31
+_LONGEST_TIME = 48
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,20 @@ def find_times(line: str) -> Iterator[FoundTime]:
         number = int((match.lastgroup or "f0")[1:])
         form = _FORMS[number] if number < len(_FORMS) else _BY_ID["no-year"]
         yield FoundTime(form.id, match.start(), match.end())
+
+
+def is_whole_time(text: str) -> bool:
+    """Return True if a text is a time with its date and year, and nothing else.
+
+    >>> is_whole_time("18.11.2026 11:38:14,676"), is_whole_time("11:38:14"), is_whole_time("at 1")
+    (True, False, False)
+    """
+    text = text.strip()
+    if len(text) > _LONGEST_TIME:
+        return False
+    found = next(find_times(text), None)
+    whole = found is not None and found.begin == 0 and found.end == len(text)
+    return whole and _BY_ID[found.form].has_date and _BY_ID[found.form].has_year  # type: ignore[union-attr]
 
 
 def choose_order(form_id: str, texts: Iterable[str]) -> TimeForm:

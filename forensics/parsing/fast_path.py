@@ -84,6 +84,10 @@ def extract_loggers(lines: pa.Array, layout: Layout) -> pa.Array:
     before, found, after = layout.template.source.partition("{logger:logger}")
     if not found:
         return pa.repeat(pa.scalar(b"", pa.binary()), len(lines))
+    if before[-1:] == "}" and after.startswith(" {"):
+        # Nothing but blanks stands around it, as around any word.
+        fields = pc.extract_regex(lines, layout.template.pattern)
+        return pc.fill_null(fields.field("logger"), b"")
     # The time may hold the same fixed texts; it has a known place.
     lines = pc.binary_slice(lines, layout.time_offset + len(layout.time.shape), _FAR)
     opening = before.rpartition("}")[2] or " "

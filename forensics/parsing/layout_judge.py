@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.client_lines import THREAD
-from forensics.ingest.layout_inference import holds_logger
-from forensics.ingest.message_columns import OWN_BRACKET, leads_with_column
+from forensics.ingest.message_columns import OWN_BRACKET, MessageStarts, leads_with_column
 from forensics.ingest.record_starts import Flags, Signature
+from forensics.ingest.written_loggers import holds_logger, is_logger
 from forensics.parsing.layouts import Layout
 
 # A thread in brackets, before the message.
@@ -24,11 +24,20 @@ _RUN = 12
 
 
 class LayoutJudge:
-    """The known layouts, grouped by how their records begin, and the loggers of the rules."""
+    """The known layouts, grouped by how their records begin, and what rules know.
 
-    def __init__(self, groups: Sequence[Sequence[Layout]], loggers: Iterable[str]) -> None:
+    These are loggers, and what messages begin with.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Layout]],
+        loggers: Iterable[str],
+        starts: Iterable[str] = (),
+    ) -> None:
         self.signatures: Sequence[Signature] = [group[0].signature for group in groups]
         self.loggers = frozenset(loggers)
+        self.starts = MessageStarts(starts)
         self._groups = groups
 
     def reads(self, lines: pa.Array, kinds: npt.NDArray[np.uint8], followed: Flags) -> Flags:
@@ -56,6 +65,25 @@ class LayoutJudge:
             if _are_threads([messages[row] or b"" for row in run]):
                 read[run] = False
         return read
+
+    def count_known(self, lines: pa.Array, kinds: npt.NDArray[np.uint8]) -> int:
+        """Count the messages and loggers in some records that rules know."""
+        known = 0
+        for kind in np.unique(kinds[kinds > 0]).tolist():
+            some = lines.take(pa.array(np.flatnonzero(kinds == kind)))
+            found = []
+            for layout in self._groups[kind - 1]:
+                fields = pc.extract_regex(some, layout.template.pattern).drop_null()
+                names = {"message", "logger"} & set(layout.template.fields)
+                texts = {
+                    name: [one.decode("utf-8", "replace") for one in fields.field(name).to_pylist()]
+                    for name in names
+                }
+                messages = sum(self.starts.find(one) == 0 for one in texts.get("message", ()))
+                loggers = sum(is_logger(one, self.loggers) for one in texts.get("logger", ()))
+                found.append(messages + loggers)
+            known += max(found, default=0)
+        return known
 
     def _fitting(
         self, lines: pa.Array, layout: Layout, followed: Flags

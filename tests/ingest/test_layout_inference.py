@@ -14,7 +14,15 @@ import pytest
 
 from forensics.ingest import window_stacks
 from tests.ingest.scans import Scanned, scan
-from tests.ingest.written_layouts import LAYOUTS, PREFIXES, quoted, records_of, sent, written
+from tests.ingest.written_layouts import (
+    LAYOUTS,
+    PREFIXES,
+    Record,
+    quoted,
+    records_of,
+    sent,
+    written,
+)
 
 LOG = Path(__file__).parents[2] / "sample_logs/430-unclean/logs/broker-1/server.log"
 PLAIN = "".join(LOG.read_text().splitlines(keepends=True)[:420])
@@ -291,3 +299,41 @@ def test_where_heads_stand_above_their_messages_splits_change_nothing(name: str)
 
     assert whole.facts() == split.facts()
     assert whole.accounts() == split.accounts()
+
+
+def test_where_messages_begin_is_known_by_what_rules_say() -> None:
+    forms: dict[str, Callable[[Record], str]] = {
+        "labels and bars": lambda one: (
+            f"time: {one.written('%F %T')},{one.millis} | level: {one.level} | logger: {one.logger}"
+            f" | thread: {one.thread.partition(' ')[0]} | message: "
+        ),
+        "a structure": lambda one: (
+            f'{one.written("%FT%T")}.{one.millis}Z b1 kafka 123 - [x@1 logger="{one.logger}"'
+            f' level="{one.level}" thread="{one.thread.partition(" ")[0]}"] '
+        ),
+        "a path with a name of a logger": lambda one: (
+            f"{one.written('%F %T')},{one.millis} b1 /usr/lib/jvm/java[81] {one.level}"
+            f" [{one.logger}] (main) "
+        ),
+    }
+    for name, front in forms.items():
+        text = "".join(f"{line}\n" for one in RECORDS for line in one.lead(front(one)))
+
+        assert facts(read(text)) == bare(), name
+
+
+def test_a_counter_before_every_line_is_no_name() -> None:
+    text = "".join(f"[{n % 3}] {line}\n" for n, line in enumerate(PLAIN.splitlines()))
+
+    assert facts(read(text)) == bare()
+
+
+def test_a_logger_between_blanks_is_heard_whatever_its_message_holds() -> None:
+    line = (
+        "2026-11-18 11:38:35,408 INFO org.apache.kafka.controller.ClusterControlManager"
+        " [QuorumController id=3001] Replayed BrokerRegistrationChangeRecord modifying the"
+        " registration for broker 2: BrokerRegistrationChangeRecord(brokerId=2, brokerEpoch=22,"
+        " fenced=1, inControlledShutdown=0, logDirs=[], cordonedLogDirs=null)\n"
+    )
+
+    assert len(read(line * 3).events) == 3

@@ -5,12 +5,14 @@ Told wherever it lasts for several looks of the controller, which should give le
 
 from __future__ import annotations
 
-import heapq
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -74,9 +76,13 @@ class _Imbalance:
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding if too many partitions waited for their first replica to lead again."""
     limits = context.limits[NAME]
-    waits = _at_worst(list(_find_waits(context)))
-    if len(waits) < limits["partitions"]:
+    worst, count = _find_worst(_find_waits(context))
+    if count < limits["partitions"]:
         return
+    waits = sorted(
+        (wait for wait in _find_waits(context) if wait.begin <= worst < wait.end),
+        key=lambda one: (one.begin, one.partition),
+    )
     moment = max(wait.begin for wait in waits)
     preferred = Counter(replicas[0] for replicas in read_assignments(context).values() if replicas)
     imbalance = _Imbalance(waits, _count_leaders(context, moment), preferred)
@@ -91,47 +97,75 @@ def _lasting(context: DetectionContext) -> int:
 
 
 def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
-    """Find how long each partition was not led by its first replica though that was in sync."""
+    """Find how long each partition was not led by its first replica though that was in sync.
+
+    Both tables are in the order of partitions, of which one is held at a time: there may be
+    millions of leader epochs.
+    """
+    least = _lasting(context) * SECOND
+    topics = {row["topic"] for row in _led_by_others(context, ["topic", "partition", "leader"])}
+    where = in_topics(topics) & pc.field("isr").is_valid() & pc.field("started_at").is_valid()
+    states = groupby(context.each("isr", where, _STATE), _partition)
+    state = next(states, None)
+    for key, epochs in groupby(_led_by_others(context, _LED), _partition):
+        while state is not None and state[0] < key:
+            state = next(states, None)
+        # A line about an ISR need not name the leader: that is known from the other table.
+        if state is not None and state[0] == key:
+            yield from _waits_of(context, list(epochs), state[1], least)
+
+
+def _partition(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _led_by_others(context: DetectionContext, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the long leader epochs of others than the first replica, which is named as `first`."""
     assignments, least = read_assignments(context), _lasting(context) * SECOND
-    led: dict[tuple[str, int], list[Row]] = {}
     begun, ended = pc.field("started_at"), pc.field("ended_at")
-    where = (pc.field("leader") >= 0) & begun.is_valid()
+    where = (pc.field("leader") >= 0) & begun.is_valid() & pc.field("topic").is_valid()
     where &= ended.is_null() | (ended - begun >= pa.scalar(least, pa.duration("us")))
-    for row in context.each("leadership", where, _LED):
-        key = row["topic"], row["partition"]
-        row["until"] = context.logs_end if row["ended_at"] is None else row["ended_at"]
-        first = next(iter(assignments.get(key, ())), row["leader"])
+    for row in context.each("leadership", where, columns):
+        first = next(iter(assignments.get(_partition(row), ())), row["leader"])
         if row["leader"] != first:
-            led.setdefault(key, []).append(row | {"first": first})
-    # A line about an ISR need not name the leader: that is known from the other table.
-    waits: dict[tuple[str, int], _Wait] = {}
-    where = in_topics({topic for topic, _ in led}) & pc.field("isr").is_valid()
-    for row in context.each("isr", where & pc.field("started_at").is_valid(), _STATE):
+            yield row | {"first": first}
+
+
+def _waits_of(
+    context: DetectionContext, epochs: Sequence[Row], states: Iterable[Row], least: int
+) -> Iterator[_Wait]:
+    """Find the waits of one partition, one for each leader epoch."""
+    waits: dict[int, _Wait] = {}
+    for row in states:
         until = context.logs_end if row["ended_at"] is None else row["ended_at"]
-        for one in led.get((row["topic"], row["partition"]), ()):
-            begin, end = max(row["started_at"], one["started_at"]), min(until, one["until"])
+        for one in epochs:
+            ended = context.logs_end if one["ended_at"] is None else one["ended_at"]
+            begin, end = max(row["started_at"], one["started_at"]), min(until, ended)
             if one["first"] not in row["isr"] or end < begin:
                 continue
-            key, line = (partition_name(row), one["started_at"]), next(iter(one["evidence"]), None)
+            key, line = one["started_at"], next(iter(one["evidence"]), None)
             if key in waits and begin <= waits[key].end:
                 waits[key].end = max(end, waits[key].end)
             elif key not in waits or waits[key].end - waits[key].begin < least:
-                waits[key] = _Wait(key[0], one["first"], one["leader"], begin, end, line)
+                name = partition_name(row)
+                waits[key] = _Wait(name, one["first"], one["leader"], begin, end, line)
     yield from (wait for wait in waits.values() if wait.end - wait.begin >= least)
 
 
-def _at_worst(waits: Sequence[_Wait]) -> list[_Wait]:
-    """Return those that went on at the moment at which most did."""
-    ordered = sorted(waits, key=lambda one: (one.begin, one.partition))
-    ends: list[int] = []
-    moment, most = 0, 0
-    for wait in ordered:
-        while ends and ends[0] <= wait.begin:
-            heapq.heappop(ends)
-        heapq.heappush(ends, wait.end)
-        if len(ends) > most:
-            moment, most = wait.begin, len(ends)
-    return [wait for wait in ordered if wait.begin <= moment < wait.end]
+def _find_worst(waits: Iterable[_Wait]) -> tuple[int, int]:
+    """Return the first moment at which most waits went on, and how many."""
+    begins, ends = array("q"), array("q")
+    for wait in waits:
+        begins.append(wait.begin)
+        ends.append(wait.end)
+    starts, stops = np.sort(np.array(begins, np.int64)), np.sort(np.array(ends, np.int64))
+    if not len(starts):
+        return 0, 0
+    # How many have begun by the begin of each, without those that are over.
+    begun = np.searchsorted(starts, starts, "right")
+    going = begun - np.searchsorted(stops, starts, "right")
+    worst = int(np.argmax(going))
+    return int(starts[worst]), int(going[worst])
 
 
 def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:

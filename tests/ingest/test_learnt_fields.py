@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forensics.ingest.json_objects import ReadObject
-from forensics.ingest.writer_fields import find_writer_field
+from forensics.ingest.learnt_fields import find_writer_field
 from tests.ingest.json_formats import Record, pretty, read_records
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import Scanned, scan
