@@ -162,7 +162,8 @@ def test_the_impact_is_that_of_findings_json(case: Case) -> None:
     assert told
     assert number(told[1]) == impact["partitions_unavailable"]
     assert number(told[2]) == impact["partitions"]
-    assert_lasts(told[3].split(" for ")[-1].split(" to ")[-1].removeprefix("for "),
+    assert_lasts(told[3].split(" for ")[-1].split(" to ")[-1].removeprefix("for ")
+                 .removesuffix(" at a time"),
                  round(1000 * impact["longest_s"]))  # fmt: skip
     assert f"{impact['clients_affected']} of " in case.cell("Impact")
 
