@@ -343,7 +343,7 @@ def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) ->
     once = [row | {"partition": 0, "started_at": at(50_000), "ended_at": at(58_000)}]
     twice = [
         row | {"partition": 1, "started_at": at(start), "ended_at": at(start + 5000)}
-        for start in (50_000, 60_000)
+        for start in (50_000, 57_000)
     ]
     one = crashed("F-2", 2, 50_000)
     save(unclean, "outages", once)
