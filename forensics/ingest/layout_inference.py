@@ -155,7 +155,9 @@ def infer_layout(
     time = time.on(day)
     if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
-        return (found_end(end), *infer_layout(cut, loggers, day, starts))
+        # Nothing stands behind the last item of a list.
+        own = re.escape(end.removesuffix(",")) + ",?" if end.endswith(",") else None
+        return (found_end(end, own), *infer_layout(cut, loggers, day, starts))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))

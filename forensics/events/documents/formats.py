@@ -213,6 +213,9 @@ def _recognise_headless(head: bytes) -> Format | None:
     heads = [line for line in lines if line not in told and len(line) <= _LONG_COMMENT]
     if any(_DATED.search(line) for line in lines if line not in heads):
         return None
+    if sum(1 for line in head.splitlines() if line[:1] == b"#" and _DATED.search(line)) > _LINES:
+        # No configuration has so many comments with times.
+        return None
     if not told:
         return _OTHER_CONFIGURATION if lines else None
     return _recognise_lines(told, is_kafka=settings_files.KNOWN.search(head) is not None)
