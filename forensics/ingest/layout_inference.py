@@ -442,7 +442,7 @@ def _read_known(
     forms = Counter(map(gap_form, fronts))
     form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
     fronts = [front for front in fronts if gap_form(front) == form]
-    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
+    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)):
         return None
     found = LinePattern(rests=list(rests))
     split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
@@ -456,6 +456,9 @@ def _read_known(
     fits = [match.end() for rest in rests if (match := re.match(found.source, rest))]
     if len(fits) < _NEARLY_ALL * len(rests):
         return None
+    if not form:
+        # Messages begin here, perhaps with brackets that only look like a column.
+        found = LinePattern(r"[ \t]*", " ")
     pattern.take(found.source, found.shown)
     pattern.has_logger |= found.has_logger
     if pattern.has_logger:
