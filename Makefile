@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks lock examples dist dist-executors dist-check clean
+.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks hdfs lock examples dist dist-executors dist-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -80,7 +80,7 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 site: $(RELEASE)/.ready ## Make a site of the pages in docs/, into site/
 	@NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --strict --quiet -d site
 
-BENCH := --mb 64 256
+BENCH := --all --mb 64 256
 
 bench: setup ## Measure the whole way to the page, beside other tools (BENCH="--mb 256 1024 --form gzip")
 	@$(BIN)/python tests/bench/bench.py $(BENCH)
@@ -99,6 +99,12 @@ sparks: setup demo ## Read the sample with other versions of Spark, and compare 
 	  $$python -m forensics postmortem $(SAMPLE) -o $(DEMO)-$$spark --quiet >/dev/null || exit 1; \
 	  cmp $(DEMO)/findings.json $(DEMO)-$$spark/findings.json && echo "Spark $$spark finds the same" || exit 1; \
 	done
+
+hdfs: setup ## Read from and write to a real HDFS; needs mvn (100 MB from Maven Central and PyPI)
+	@mvn -q -B -f tests/spark/hdfs/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/hdfs/jars
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/hdfs/python hdfs-native fsspec
+	@HADOOP_MINICLUSTER=$(CURDIR)/build/hdfs/jars PYTHONPATH=build/hdfs/python \
+	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/hdfs/test_hdfs.py
 
 lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -262,6 +262,7 @@ def scan_archives(
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
+    repeated_lines.name_by_repeats(files, staged)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
@@ -391,7 +392,7 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
-    files = sum_accounts(row | {"account": json.loads(row["account"])} for row in table.to_pylist())
+    files = sum_accounts(row for batch in table.to_batches() for row in batch.to_pylist())
     for label, problem in work.problems:
         account = files.setdefault(label, FileAccount(label))
         account.notes.append(problem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import signal
 import socket
@@ -131,6 +132,7 @@ class ScanTasks:
             nonlocal reading
             for split in self.bundles[number]:
                 reading = split.path
+                meter.begin(split.bytes)
                 yield split
                 meter.finish(split.bytes)
 
@@ -209,6 +211,11 @@ def open_spark(
         engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
         try:
             yield engine
+        except Exception as error:
+            # Java may have ended by the same Ctrl-C before Python heard of it.
+            if engine.is_interrupted:
+                raise KeyboardInterrupt from error
+            raise
         finally:
             engine.stop()
 
@@ -240,12 +247,12 @@ class SparkEngine:
             self.session = _open_session(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
-        self._interrupted = False
+        self.is_interrupted = False
         self._poller = _StageProgressPoller(self.session, listener)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """End the jobs that run, and let Spark say nothing of what fails by that."""
-        context, self._interrupted = self.session.sparkContext, True
+        context, self.is_interrupted = self.session.sparkContext, True
         _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
         signal.default_int_handler(number, frame)
 
@@ -381,7 +388,7 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        if self._interrupted:
+        if self.is_interrupted:
             _ask_aside(self.session.stop)
         else:
             with suppress(Py4JError, OSError):
@@ -399,9 +406,22 @@ def _refuse_connect(master: str | None) -> None:
         )
 
 
+def _refuse_nameless_user() -> None:
+    """Raise an error if this user has no name, as in a container: Hadoop's login needs one."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise ForensicsError(
+            f"Spark does not start for a user without a name, and {os.getuid()} has none here (in"
+            " /etc/passwd). Run as a user who has one, or with --engine local."
+        ) from error
+
+
 def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
     """Start Spark with our settings, over which go all that the user has made."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        _refuse_nameless_user()
     is_local = not submitted and (not master or master.startswith("local"))
     settings = _SPARK_SETTINGS | (_LOCAL_SETTINGS if is_local else {})
     # Workers would otherwise start PATH's python3, which has none of our packages.

@@ -7,6 +7,7 @@ those of duplicate files are dropped.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -385,14 +386,17 @@ def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
 def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     """Sum accounts by file; each row has `file`, `split` and the account of that split.
 
-    The line numbers of a split begin after the lines of the splits before it.
+    An account may be JSON still: of very many files that takes least memory. The line numbers of a
+    split begin after the lines of the splits before it.
     """
     files: dict[str, FileAccount] = {}
     for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
         if row["split"] == CONTAINER_SPLIT:
             continue
-        total = files.setdefault(row["file"], FileAccount(row["file"]))
+        total = files.get(row["file"]) or files.setdefault(row["file"], FileAccount(row["file"]))
         account = row["account"]
+        if isinstance(account, str):
+            account = json.loads(account)
         total.sha256 = account.get("sha256") or total.sha256
         total.heads = account.get("heads") or total.heads
         total.container = account.get("container") or total.container

@@ -95,7 +95,18 @@ class LogReader:
 
     def count_messages(self, text: bytes) -> int:
         """Count what looks like messages that rules know, however their lines are written."""
-        return sum(map(text.count, (*self._phrases, _CLIENT_THREAD)))
+        return sum(map(text.count, (*self._find_phrases(text), _CLIENT_THREAD)))
+
+    def _find_phrases(self, text: bytes) -> Sequence[bytes]:
+        """Return those that a text has, or all where they cannot be searched for at once."""
+        if self._phrase_set is None:
+            return self._phrases
+        found = self._phrase_set.search(np.frombuffer(text, np.uint8), text.count(b"\n"))
+        return self._phrases if found is None else [self._phrases[at] for at in set(found[0])]
+
+    @cached_property
+    def _phrase_set(self) -> PatternSet | None:
+        return open_pattern_set([re.escape(one.decode()) for one in self._phrases])
 
     def split_records(self, lines: Sequence[str]) -> Records | None:
         """Split lines into records."""

@@ -192,6 +192,65 @@ def _hash_values(column: pa.Array) -> Words:
     return np.asarray(numbers.astype(np.int64).view(np.uint64) * _SPREAD + np.uint64(1), np.uint64)
 
 
+def name_by_repeats(files: Mapping[str, FileAccount], events: Path) -> bool:
+    """Give a file that names nobody to the node whose lines it repeats; True if there is any.
+
+    A few lines of a log, cut out and saved, seldom say whose they are. What they state stands in
+    the log itself, at the same time.
+    """
+    unknown = {
+        name
+        for name, file in files.items()
+        if file.node == f"file:{name}" and file.counts["events"] and file.duplicate_of is None
+    }
+    spans = [span for name in unknown if (span := files[name].span)]
+    if not spans or len({file.node for file in files.values()} - {None}) == 1:
+        return False
+    # Of several files with an event that one comes first that says whose it is.
+    known = [file for file in files.values() if file.node and file.file not in unknown]
+    order = [*rank_files(known), *rank_files(files[name] for name in unknown)]
+    first, last = min(first for first, _ in spans), max(last for _, last in spans)
+    dated = (pc.field("ts") >= pa.scalar(first, TIMESTAMP)) & (
+        pc.field("ts") <= pa.scalar(last, TIMESTAMP)
+    )
+    stated = list(_read_stated(events, dated & is_any_of("file", unknown), order))
+    if not stated:
+        return False
+    owners, digests = (np.concatenate(part) for part in zip(*stated, strict=True))
+    wanted = np.unique(digests)
+    best = np.full(len(wanted), len(order), np.int64)
+    for ranks, found in _read_stated(events, dated, order):
+        at = np.minimum(np.searchsorted(wanted, found), len(wanted) - 1)
+        same = wanted[at] == found
+        np.minimum.at(best, at[same], ranks[same])
+    pairs = np.unique(np.stack([owners, np.searchsorted(wanted, digests)]), axis=1)
+    counts = Counter(zip(pairs[0].tolist(), best[pairs[1]].tolist(), strict=True))
+    stated_by, repeated = Counter[int](), defaultdict[int, Counter[str]](Counter)
+    for (owner, holder), count in sorted(counts.items()):
+        stated_by[owner] += count
+        repeated[owner][files[order[holder]].node or ""] += count
+    named = False
+    for owner in sorted(repeated):
+        file = files[order[owner]]
+        node, count = repeated[owner].most_common(1)[0]
+        if node != file.node and count >= COPY_SHARE * stated_by[owner]:
+            role = next(one.role for one in files.values() if one.node == node)
+            file.node, file.role, named = node, role, True
+    return named
+
+
+def _read_stated(
+    events: Path, where: pc.Expression, order: Sequence[str]
+) -> Iterator[tuple[Rows, Words]]:
+    """Read what events state as digests, and the places of their files in an order."""
+    columns = [name for name in ("file", *_COMPARED) if name != "node"]
+    names = pa.array(order, pa.string())
+    for batch in read_batches(events, columns, where & pc.field("kind").is_valid()):
+        ranks = pc.index_in(batch["file"], names)
+        rows = batch.filter(ranks.is_valid())
+        yield pc.drop_null(ranks).to_numpy().astype(np.int64), _hash_columns(rows, columns[1:])
+
+
 @dataclass(frozen=True)
 class RepeatMarker:
     """Marks repeats among events that come sorted by their digests; `order` ranks the files.

@@ -483,9 +483,15 @@ def _container_rows(finished: list[ContainerAccount]) -> Iterator[pa.RecordBatch
 
 
 def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
+    columns = list(_no_values())
     row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
-    columns = [
-        pa.array([row[field.name]], field.type) if field.name in row else pa.nulls(1, field.type)
-        for field in STAGED_SCHEMA
-    ]
+    for name, value in row.items():
+        column = STAGED_SCHEMA.get_field_index(name)
+        columns[column] = pa.array([value], STAGED_SCHEMA.field(column).type)
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
+
+
+@functools.cache
+def _no_values() -> tuple[pa.Array, ...]:
+    """Return one row without a value: an archive may have very many files."""
+    return tuple(pa.nulls(1, field.type) for field in STAGED_SCHEMA)

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from forensics.ingest.budget import ZEROS_WEIGH, Budget
-from forensics.ingest.container_accounts import ContainerAccount
+from forensics.ingest.container_accounts import EMPTY, MOST_LISTED, ContainerAccount
 from forensics.ingest.formats import SNIFF_BYTES, name_unread, sniff_format
 from forensics.ingest.packed_files import SAME_NAME, UniqueNames, name_text
 from forensics.ingest.read_plan import FilePlanner, Split
@@ -31,6 +31,8 @@ _ALONE = 256
 _SMALL = 1 << 20
 _STRETCH = 16 << 20
 _STRETCH_ENTRIES = 2000
+# Nothing at all, as zip packs it.
+_EMPTY_PACKED = 2
 # What may stand between two entries of a zip: sizes, and what aligns the next one.
 _SLACK = 24 + (64 << 10)
 
@@ -67,8 +69,8 @@ def plan_tar(planner: FilePlanner, file: IO[bytes], size: int) -> None:
             account.leave_out(why, name)
             account.note_fault(why)
             break
-        if member.special:
-            account.leave_out(f"{member.special}: not followed", name)
+        if why := small.why_left_out(member):
+            account.leave_out(why, name)
             continue
         unique = name if member.lost else names.take(name)
         if unique != name:
@@ -127,8 +129,20 @@ class _Stretch:
 
     def __init__(self, planner: FilePlanner, account: ContainerAccount) -> None:
         self._planner, self._account = planner, account
-        self._seen = 0
+        self._seen = self._empty = 0
         self._begin = self._end = self._entries = 0
+
+    def why_left_out(self, member: TarMember) -> str | None:
+        """Say why a member is not read, if so: it is no file, or one of many empty ones."""
+        if member.special:
+            return f"{member.special}: not followed"
+        is_empty = member.is_plain and not member.stored
+        self._empty += is_empty
+        if not is_empty or self._empty <= MOST_LISTED:
+            return None
+        # A stretch must not reach over it.
+        self.close()
+        return EMPTY
 
     def wants(self) -> bool:
         """Return True if small members are so many that they have to share."""
@@ -193,16 +207,15 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
             account.leave_out(why, name)
             account.note_fault(why)
             break
-        if entry.is_folder or entry.is_link:
-            account.leave_out(f"{'folders' if entry.is_folder else 'symbolic links'}: not followed",
-                              name)  # fmt: skip
-            stretch.close()
+        if why := stretch.why_left_out(entry):
+            account.leave_out(why, name)
             continue
         unique = names.take(name)
         why = places.fault(number) or why_unread(entry) or hollow.refuse(entry)
         if why:
+            if account.left_out[why] < MOST_LISTED:
+                planner.problems.append((f"{planner.label}!{unique}", why))
             account.leave_out(why, name)
-            planner.problems.append((f"{planner.label}!{unique}", why))
             stretch.close()
             continue
         stretch.add(at, entry, unique, alone=number < _ALONE or unique != name)
@@ -223,7 +236,8 @@ class _Hollow:
         if entry.size > self._limits.ratio * max(1, entry.packed):
             self._size += entry.size
             if self._size > ZEROS_WEIGH * self._limits.repeated_bytes:
-                return f"it would unpack to {entry.size:,} bytes, of {entry.packed:,} (limit ratio)"
+                ratio = self._limits.ratio
+                return f"it would unpack to more than {ratio} times its size (limit ratio)"
         return None
 
 
@@ -302,7 +316,19 @@ class _Records:
 
     def __init__(self, planner: FilePlanner, account: ContainerAccount, shift: int) -> None:
         self._planner, self._account, self._shift = planner, account, shift
-        self._begin = self._next = self._packed = self._entries = 0
+        self._begin = self._packed = self._entries = self._empty = 0
+
+    def why_left_out(self, entry: ZipEntry) -> str | None:
+        """Say why an entry is not read, if so: it is no file, or one of many empty ones."""
+        why = None
+        if entry.is_folder or entry.is_link:
+            why = f"{'folders' if entry.is_folder else 'symbolic links'}: not followed"
+        elif not entry.size and entry.packed <= _EMPTY_PACKED:
+            self._empty += 1
+            why = EMPTY if self._empty > MOST_LISTED else None
+        if why:
+            self.close()
+        return why
 
     def add(self, at: int, entry: ZipEntry, unique: str, *, alone: bool) -> None:
         """Add an entry by the place of its record; one that is large stands alone."""

@@ -241,7 +241,7 @@ def _unpack(split: Split, file: IO[bytes], unpacker: Unpacker) -> Iterator[Unpac
         elif split.container is not None:
             account = ContainerAccount(split.container)
             why = "the directory of the zip has changed since reading began"
-            yield unpacker.refuse(split.file, why, account)
+            yield from unpacker.refuse(split.file, why, account)
             unpacker.finished.append(account)
 
 

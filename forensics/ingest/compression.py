@@ -21,7 +21,11 @@ from forensics.ingest.gzip_member import ChecksumError, GzipMember
 from forensics.ingest.lzw import LzwStream
 
 _CHUNK = 256 << 10
+# Where members are short, little is read at once: what follows a member is copied at its end.
+_SHORT_CHUNK = 4 << 10
 _STEP = 16 << 10
+# A member without text costs as much as so many bytes that only repeat others.
+_EMPTY_WEIGHS = 512
 # A dictionary of this size unpacks everything that `xz -9` has packed, four times over.
 _XZ_MEMORY = 256 << 20
 _BROKEN: tuple[type[Exception], ...] = (
@@ -69,6 +73,11 @@ class PeekableStream:
             self._damage = damage
         self._left = self.head
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether it broke among its first bytes."""
+        return self._damage is not None
+
     def read(self, size: int = -1, /) -> bytes:
         """Read at most `size` bytes."""
         if self._left:
@@ -112,7 +121,7 @@ class Decompressed:
         self._input = b""
         # What a decompressor was given last: in it the next member is looked for.
         self._fed = b""
-        self._read = self._written = self._members = 0
+        self._read = self._written = self._members = self._began = 0
         self._full = self._done = self._torn = False
         self._last = b""
         self._faults: list[str] = []
@@ -173,13 +182,24 @@ class Decompressed:
                     self._last = b"\n"
                     return b"\n"
                 continue
-            if self._decompressor.eof:
-                self._input = self._decompressor.unused_data + self._input
-                self._decompressor = None
             self._written += len(out)
-            if out:
-                self._last = out[-1:]
+            if self._decompressor.eof:
+                self._end_member()
+            if out or self._done:
+                self._last = out[-1:] or self._last
                 return out
+
+    def _end_member(self) -> None:
+        """Go behind a member; of those without text no log has many."""
+        self._input = self._decompressor.unused_data + self._input
+        self._decompressor = None
+        if self._written == self._began:
+            try:
+                self._budget.take_repeated(_EMPTY_WEIGHS)
+            except DamageError as damage:
+                self._note(str(damage))
+                self._done = True
+        self._began = self._written
 
     def _note(self, fault: str, *, harmless: bool = False) -> None:
         if len(self._faults) < 4:
@@ -222,7 +242,8 @@ class Decompressed:
             self._input = self._input.lstrip(b"\0")
 
     def _more(self) -> bool:
-        data = self._source.read(_CHUNK)
+        usual = 4 * self._read // self._members if self._members else _CHUNK
+        data = self._source.read(min(max(usual, _SHORT_CHUNK), _CHUNK))
         self._read += len(data)
         self._input += data
         return bool(data)

@@ -16,6 +16,9 @@ from forensics.lib.secrets import mask_text
 # The number of the split under which a container's account is staged.
 CONTAINER_SPLIT = -2
 _EXAMPLES = 3
+# So many entries that are left out, or empty, have a row of their own; all are counted.
+MOST_LISTED = 100
+EMPTY = "empty files"
 _FAULTS = 8
 
 

@@ -19,14 +19,16 @@ class ForwardInput:
     def __init__(self, source: _Source, at: int = 0) -> None:
         """Read `source`, whose first byte stands at `at` of the archive."""
         self._source = source
-        self._left = b""
+        # What was put back, and how much of it was taken again: copies would cost most.
+        self._left, self._taken = b"", 0
         self.at = at
         self.damage: DamageError | None = None
 
     def take_some(self, size: int) -> bytes:
         """Read at most `size` bytes; none at the end or at a damage."""
         if self._left:
-            part, self._left = self._left[:size], self._left[size:]
+            part = self._left[self._taken : self._taken + size]
+            self._drop(len(part))
         elif self.damage is None:
             try:
                 part = self._source.read(size)
@@ -61,13 +63,22 @@ class ForwardInput:
 
     def back(self, data: bytes) -> None:
         """Put bytes back."""
-        self._left = data + self._left
+        begin = self._taken - len(data)
+        if begin >= 0 and self._left.startswith(data, begin):
+            self._taken = begin
+        elif data:
+            self._left, self._taken = data + self._left[self._taken :], 0
         self.at -= len(data)
+
+    def _drop(self, size: int) -> None:
+        self._taken += size
+        if self._taken >= len(self._left):
+            self._left, self._taken = b"", 0
 
     def skip(self, size: int) -> int:
         """Go forward; returns how far."""
-        gone = min(size, len(self._left))
-        self._left = self._left[gone:]
+        gone = min(size, len(self._left) - self._taken)
+        self._drop(gone)
         self.at += gone
         skip = getattr(self._source, "skip", None)
         if skip is not None and gone < size and self.damage is None:

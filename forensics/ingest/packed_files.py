@@ -15,7 +15,7 @@ from typing import Protocol
 from forensics.ingest.ar_reader import ArReader
 from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import COMPRESSIONS, PeekableStream, Readable, decompress
-from forensics.ingest.container_accounts import ContainerAccount
+from forensics.ingest.container_accounts import EMPTY, MOST_LISTED, ContainerAccount
 from forensics.ingest.formats import TEXT_FORMATS, is_program, name_unread, sniff_format
 from forensics.ingest.tar_headers import is_headless_tar
 from forensics.ingest.tar_reader import TarMember, TarReader
@@ -121,6 +121,7 @@ class Unpacker:
         """Open with these limits; `packed` is the size on disk."""
         self.budget = Budget(limits, packed)
         self.finished: list[ContainerAccount] = []
+        self._empty = self._refused = 0
 
     def unpack(
         self,
@@ -169,13 +170,21 @@ class Unpacker:
         if account.faults:
             yield UnpackedFile.unreadable(account.name, "; ".join(account.faults))
 
-    def refuse(self, name: str, why: str, container: ContainerAccount) -> UnpackedFile:
-        """Leave out an entry that was found, and name it."""
-        container.leave_out(why, name, listed=True)
-        return UnpackedFile.unreadable(name, why, container.name)
+    def refuse(self, name: str, why: str, container: ContainerAccount) -> Iterator[UnpackedFile]:
+        """Leave out an entry that was found, and name it, unless there are very many."""
+        self._refused += 1
+        listed = self._refused <= MOST_LISTED
+        container.leave_out(why, name, listed=listed)
+        if listed:
+            yield UnpackedFile.unreadable(name, why, container.name)
 
     def _open(self, source: Readable, place: _Place) -> Iterator[UnpackedFile]:
         head = PeekableStream(source)
+        if not head.head and not place.packing and not head.is_damaged:
+            self._empty += 1
+            if self._empty > MOST_LISTED and place.parent is not None:
+                place.parent.leave_out(EMPTY, place.name)
+                return
         kind = sniff_format(head.head)
         if kind == "plain" and is_headless_tar(head.head):
             kind = "tar"
@@ -184,7 +193,7 @@ class Unpacker:
         if kind in COMPRESSIONS or kind in _ARCHIVES:
             if len(place.steps) > self.budget.limits.depth:
                 why = f"archives nested more than {self.budget.limits.depth} deep; not opened"
-                yield self._refuse_nested(place, why)
+                yield from self._refuse_nested(place, why)
             elif kind in COMPRESSIONS:
                 inner = _Place(
                     place.name, (*place.steps, (kind, "")), place.parent,
@@ -195,7 +204,7 @@ class Unpacker:
                 yield from self._open_archive(head, kind, place)
             return
         if unread := name_unread(head.head):
-            yield self._refuse_nested(place, unread)
+            yield from self._refuse_nested(place, unread)
             return
         text: Readable = _Metered(head, self.budget)
         steps = place.steps
@@ -215,15 +224,16 @@ class Unpacker:
             at = data.find(b"PK\x03\x04", at + 1)
         return False
 
-    def _refuse_nested(self, place: _Place, why: str) -> UnpackedFile:
+    def _refuse_nested(self, place: _Place, why: str) -> Iterator[UnpackedFile]:
         if place.packing:
             account = self._compressed(place)
             account.leave_out(why, listed=True)
             self.finished.append(account)
-            return UnpackedFile.unreadable(place.name, why, account.name)
-        if place.parent is None:
-            return UnpackedFile.unreadable(place.name, why)
-        return self.refuse(place.name, why, place.parent)
+            yield UnpackedFile.unreadable(place.name, why, account.name)
+        elif place.parent is None:
+            yield UnpackedFile.unreadable(place.name, why)
+        else:
+            yield from self.refuse(place.name, why, place.parent)
 
     def _compressed(self, place: _Place) -> ContainerAccount:
         """Account for a file that is only compressed: a container of one entry."""
@@ -321,7 +331,8 @@ class Unpacker:
         for missing in walk.missing:
             account.entries += 1
             why = "named by the directory, and not there"
-            yield self.refuse(f"{place.name}!{names.take(name_text(missing))}", why, account)
+            missed = f"{place.name}!{names.take(name_text(missing))}"
+            yield from self.refuse(missed, why, account)
 
     def open_zip_entry(  # noqa: PLR0913, PLR0917
         self, entry: ZipEntry, source: Readable, names: UniqueNames, account: ContainerAccount,
@@ -336,7 +347,7 @@ class Unpacker:
         unique = names.take(name)
         label = f"{archive}!{unique}"
         if why := why_unread(entry):
-            yield self.refuse(label, why, account)
+            yield from self.refuse(label, why, account)
             return
         notes = (SAME_NAME,) if unique != name else ()
         yield from self._open(source, _Place(label, (*steps, ("zip", name)), account, notes=notes))

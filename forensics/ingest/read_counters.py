@@ -24,11 +24,19 @@ class ReadCounter:
         """Count for a task; nothing is written if there is no folder."""
         self._path = os.path.join(folder, str(task)) if os.path.isdir(folder) else None  # noqa: PTH112, PTH118 - a worker's plain text
         self._done = self._finished = 0
+        # Beside its own bytes a split may read the head of its file and what lies around it.
+        self._most: int | None = None
         self._written = 0.0
+
+    def begin(self, count: int) -> None:
+        """Begin a split, which counts no more than its size."""
+        self._most = self._finished + count
 
     def add(self, count: int) -> None:
         """Count bytes that were just read."""
         self._done += count
+        if self._most is not None:
+            self._done = min(self._done, self._most)
         if self._path and time.monotonic() - self._written > _WRITE_INTERVAL:
             self._write()
 

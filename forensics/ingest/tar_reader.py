@@ -29,8 +29,10 @@ from forensics.ingest.tar_headers import (
     pax_sparse_map,
 )
 
-_SEARCH = 1 << 20
+_FIRST_SEARCH, _SEARCH = 8 << 10, 1 << 20
 _COPY = 256 << 10
+# An archive that is damaged at more places is none.
+_MOST_LOST = 250
 _ZEROS = bytes(TAR_BLOCK)
 _HOLE = bytes(64 << 10)
 
@@ -111,7 +113,8 @@ class TarReader:
             if damage.harmless:
                 self.notes.append(str(damage))
             else:
-                self._fault(f"the archive breaks off: {damage}")
+                # First, since of many faults only some are told.
+                self.faults.insert(0, f"the archive breaks off: {damage}")
 
     def read(self, size: int = -1, /) -> bytes:
         """Read from the member at hand; raises DamageError where the archive ends before it."""
@@ -126,7 +129,7 @@ class TarReader:
             self.faults.append(fault)
 
     def _members(self) -> Iterator[TarMember]:
-        zeros, extension, seen = 0, _Extension(), False
+        zeros, lost, extension, seen = 0, 0, _Extension(), False
         while True:
             at = self._input.at
             block = self._input.take(TAR_BLOCK)
@@ -145,6 +148,10 @@ class TarReader:
             header = parse_header(block)
             if header is None:
                 self._input.back(block)
+                lost += 1
+                if lost > _MOST_LOST:
+                    message = f"more than {_MOST_LOST:,} places without a valid header"
+                    raise DamageError(f"{message}; not read further")
                 yield self._without_header(at, block, behind_end=zeros > 1)
                 zeros, extension = 0, _Extension()
                 continue
@@ -180,9 +187,15 @@ class TarReader:
     def _extend(self, extension: _Extension, header: TarHeader) -> None:
         """Read what a header says of the next one."""
         if header.size > self._limits.header_bytes:
-            note = f"a header of {header.size:,} bytes was skipped (limit header_bytes)"
+            # No header is so long. What it says of its length may be wrong, and hide what follows.
+            begin = self._input.at
+            for _ in self._input.search(begins_here=True):
+                self._budget.check_time()
+            note = (
+                f"a header of {header.size:,} bytes was skipped (limit header_bytes), up to the"
+                f" next one, {self._input.at - begin:,} bytes on"
+            )
             extension.notes.append(note)
-            self._skip(padded(header.size), "a header")
             return
         data = self._input.take(padded(header.size))[: header.size]
         if len(data) < header.size:
@@ -360,12 +373,16 @@ class _Input(ForwardInput):
                 self.back(data[-len(rest) - min(behind, len(data) - len(rest)) :])
                 return
 
-    def search(self) -> Iterator[bytes]:
-        """Yield bytes up to the next header, wherever it begins; none stands at the first byte."""
-        first = True
+    def search(self, *, begins_here: bool = False) -> Iterator[bytes]:
+        """Yield bytes up to the next header, wherever it begins.
+
+        At the first byte none does, unless one may begin here.
+        """
+        first, size = not begins_here, _FIRST_SEARCH
         data = b""
         while True:
-            more = self.take_some(_SEARCH)
+            more = self.take_some(size)
+            size = min(2 * size, _SEARCH)
             data += more
             found = find_header(data, 1 if first else 0)
             if found is not None:

@@ -154,6 +154,8 @@ class WindowReader:
         first = self._decide(lines)
         self._guesses = first.stacks
         self.headless = not self._has_records(lines, first)
+        # A small file is its head: what was decided of the one holds for the other.
+        self._head = (lines, replace(first, loose=self.headless)) if not first.stacks else None
 
     @property
     def first_stack(self) -> WrapperStack | None:
@@ -183,7 +185,7 @@ class WindowReader:
             inside &= (stops <= (number + 1) * WINDOW) & (places < (number + 1) * WINDOW)
             rows = np.flatnonzero(inside)
             some = lines.slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else lines.slice(0, 0)
-            self._found[number] = self._with_loose(some)
+            self._found[number] = self._with_loose(some, number)
 
     def read_text(self, text: bytes, offset: int, *, final: bool) -> Lines:
         """Read the whole lines of a text that stands at this offset of the file."""
@@ -230,12 +232,15 @@ class WindowReader:
                 self._found[number] = WindowStacks(self._guesses, loose=self.headless)
                 return self._found[number]
             lines = self._lines(text, final=last)
-            self._found[number] = self._with_loose(
-                lines.slice(1, len(lines)) if number and len(lines) else lines
-            )
+            some = lines.slice(1, len(lines)) if number and len(lines) else lines
+            self._found[number] = self._with_loose(some, number)
         return self._found.get(number) or WindowStacks(self._guesses)
 
-    def _with_loose(self, lines: Lines) -> WindowStacks:
+    def _with_loose(self, lines: Lines, number: int) -> WindowStacks:
+        if self._head and not number:
+            (head, found), self._head = self._head, None
+            if lines.size == head.size and np.array_equal(lines.data, head.data):
+                return found
         window = self._decide(lines)
         loose = self.headless and not self._has_records(lines, window)
         return replace(window, loose=loose)

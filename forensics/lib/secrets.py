@@ -24,6 +24,8 @@ from forensics.lib.secret_patterns import MASK, PRIVATE_KEY, PROBE, STEPS
 from forensics.lib.text_safety import escape_undecodable
 
 _JOINTS = re.compile("([/!])")
+# In such a text no pattern takes long, and both kinds of patterns mean the same.
+_SHORT, _QUICK_PROBE = 256, re.compile(PROBE, re.ASCII)
 _BLOCK = re.compile(f"({PRIVATE_KEY[0]}).*?(?={PRIVATE_KEY[1]}|\\Z)", re.DOTALL)
 # The rest of a key whose first lines are missing.
 _OPEN = re.compile(rf"\A(?:(?!{PRIVATE_KEY[0]}).)*?(?={PRIVATE_KEY[1]})", re.DOTALL)
@@ -109,9 +111,22 @@ class NameMasker:
 
 
 def _mask_each(texts: Sequence[str]) -> list[str]:
-    # As bytes: a text may hold half a surrogate pair, which is no character to Arrow.
-    raw = pa.array([one.encode("utf-8", "surrogatepass") for one in texts], pa.binary())
-    return [one.decode("utf-8", "surrogatepass") for one in mask_column(raw).to_pylist()]
+    masked = list(texts)
+    rows = [row for row, text in enumerate(texts) if _may_hold_secrets(text)]
+    if rows:
+        # As bytes: a text may hold half a surrogate pair, which is no character to Arrow.
+        some = [texts[row].encode("utf-8", "surrogatepass") for row in rows]
+        found = mask_column(pa.array(some, pa.binary())).to_pylist()
+        for row, one in zip(rows, found, strict=True):
+            masked[row] = one.decode("utf-8", "surrogatepass")
+    return masked
+
+
+def _may_hold_secrets(text: str) -> bool:
+    """Ask the probe about a short text: Arrow compiles it for each column, which takes longer."""
+    if len(text) > _SHORT or not text.isascii() or not text.isprintable():
+        return True
+    return _QUICK_PROBE.search(text) is not None
 
 
 def _mask_block(block: re.Match[str]) -> str:

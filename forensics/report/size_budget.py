@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ MAX_PLAIN_CHARS, MAX_PACKED_CHARS = 500_000, 350_000
 LIMIT_STEPS = (
     (240, 40, 1000), (120, 40, 200), (60, 40, 50), (60, 10, 20), (0, 3, 5), (0, 1, 1),
 )  # fmt: skip
+_PORTION = 1 << 20
 QUOTE_LENGTHS = (2000, 1000, 480, 240, 120, 60)
 Document = Mapping[str, Any]
 
@@ -39,16 +41,25 @@ def fit_document(document: Document) -> FittedDocument:
         small = _cut_document(document, *limits)
         if len(script_json(small)) <= MAX_PLAIN_CHARS:
             break
-    whole = gzip_base64(text)
-    packed = whole if len(whole) <= MAX_PACKED_CHARS else None
-    return FittedDocument(small, is_whole=False, packed=packed)
+    return FittedDocument(small, is_whole=False, packed=_pack(text, MAX_PACKED_CHARS))
 
 
 def gzip_base64(text: str) -> str:
     """Pack a text so that a browser can unpack it, the same way on every machine."""
+    return _pack(text) or ""
+
+
+def _pack(text: str, most: float = math.inf) -> str | None:
+    """Pack a text into at most so many characters; None as soon as it is more."""
     # Not by the gzip module: it writes the time and, by version, the system into its header.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    return base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode("ascii")
+    packed = bytearray()
+    for begin in range(0, len(text), _PORTION):
+        packed += packer.compress(text[begin : begin + _PORTION].encode())
+        if len(packed) * 4 / 3 > most:
+            return None
+    found = base64.b64encode(packed + packer.flush()).decode("ascii")
+    return found if len(found) <= most else None
 
 
 def fit_quotes(texts: Iterable[str], room: int) -> int | None:

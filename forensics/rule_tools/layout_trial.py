@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,8 +62,7 @@ def configure_reader(splits: Sequence[Split], packs: Sequence[Pack]) -> LogReade
         return reader
     scanner = Scanner(reader)
     rows = (row for split in splits for batch in scanner.scan(split) for row in batch.to_pylist())
-    staged = (row | {"account": json.loads(row["account"])} for row in rows if row["account"])
-    patterns = configured_patterns(sum_accounts(staged).values())
+    patterns = configured_patterns(sum_accounts(row for row in rows if row["account"]).values())
     if not patterns:
         return reader
     pack = pack_patterns("the archive's configuration", patterns, "configuration")

@@ -29,7 +29,7 @@ from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
-from forensics.events.repeated_lines import find_copies
+from forensics.events.repeated_lines import find_copies, name_by_repeats
 from forensics.events.zone_changes import settle_midnights, settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
@@ -163,7 +163,11 @@ class WeekBuilder:
         with watch.stage("history"):
             events = settings.tables / "events"
             whole = settings.staging / "events"
-            self._write_events(week, {log.id: account for log, account in logs}, whole)
+            owners = {log.id: account for log, account in logs}
+            self._write_events(week, owners, whole)
+            if name_by_repeats(accounts, whole):
+                shutil.rmtree(whole)
+                self._write_events(week, owners, whole)
             if pipeline.write_unrepeated(engine, whole, iter, events, accounts, settings.staging):
                 merge_files(events, EVENTS, EVENT_ORDER)
             else:

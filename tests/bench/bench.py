@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -28,6 +29,15 @@ from tests.bench.past_archive import FORMS, write_past  # noqa: E402
 from tests.bench.peers import TEXTS  # noqa: E402
 
 MB = 1_000_000
+# What others do with the same bytes; an answer is not as quick as a count of lines.
+PEERS = (
+    "gzip -dc | wc -l",
+    "cat | wc -l",
+    "rg -c, one thread",
+    "duckdb",
+    "polars",
+    "plain PySpark",
+)
 STAGES = ("scan", "history", "incidents", "quality", "report")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -138,7 +148,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> dict[str, list[list[Run
     return runs
 
 
-def tell(runs: dict[str, list[list[Run]]], megabytes: Sequence[int]) -> list[dict[str, object]]:
+def tell(runs: dict[str, list[list[Run]]], megabytes: Sequence[int]) -> list[dict[str, Any]]:
     """Print the table; returns its rows."""
     rows = []
     between = megabytes[1] - megabytes[0]
@@ -146,7 +156,7 @@ def tell(runs: dict[str, list[list[Run]]], megabytes: Sequence[int]) -> list[dic
     for name, (small, large) in runs.items():
         seconds = [_median(one.seconds for one in some) for some in (small, large)]
         processor = [_median(one.processor for one in some) for some in (small, large)]
-        row: dict[str, object] = {
+        row: dict[str, Any] = {
             "way": name, "seconds": [round(one, 2) for one in seconds],
             "mb_per_s": _speed(between, seconds), "mb_per_core_s": _speed(between, processor),
             "peak_mb": max(one.peak_mb for one in large),
@@ -175,8 +185,42 @@ def _speed(megabytes: float, seconds: Sequence[float]) -> float | None:
     return round(megabytes / more, 1) if more > 0 else None
 
 
+def compare(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Say what a postmortem is beside each peer, and what the second core is worth; print it."""
+    found: dict[str, float | None] = {}
+    by_way = {row["way"]: row for row in rows}
+    ours, alone = by_way.get("postmortem"), by_way.get("postmortem, one core")
+    if ours and alone:
+        found["two cores"] = _ratio(ours["mb_per_s"], alone["mb_per_s"])
+        print(f"    from one core to two {found['two cores'] or '?'} x")
+    for way in PEERS if ours else ():
+        if way in by_way:
+            keys = ("mb_per_s", "mb_per_core_s")
+            both = [_ratio(ours[key], by_way[way][key]) for key in keys] if ours else []
+            found |= dict(zip((way, f"{way}, a core"), both, strict=True))
+            print("    beside {}: {} x, a core {} x".format(way, *(one or "?" for one in both)))
+    return found
+
+
+def _ratio(ours: float | None, theirs: float | None) -> float | None:
+    return round(ours / theirs, 3) if ours and theirs else None
+
+
+def measure_one(given: argparse.Namespace) -> None:
+    """Measure archives of one form, and print them as a table and as one line of JSON."""
+    told = "files of 100 kB" if given.small_files else given.form
+    print(f"\n{told}, {given.share:.0%} of the lines state something")
+    scratch = Path(tempfile.mkdtemp(prefix="forensics-bench-", dir=given.dir))
+    try:
+        rows = tell(measure(given, scratch), given.mb)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    ratios = compare(rows)
+    print(json.dumps({"share": given.share, "form": told, "rows": rows, "ratios": ratios}))
+
+
 def main() -> None:
-    """Write the archives, measure, print a table and the same as one line of JSON."""
+    """Write the archives, and measure those of one form or of all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, nargs=2, default=(64, 256), help="the two sizes")
     parser.add_argument("--share", type=float, default=0.05, help="of lines that state something")
@@ -186,14 +230,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="WAY")
     parser.add_argument("--python", default=sys.executable, help="one that has DuckDB and Polars")
     parser.add_argument("--dir", type=Path, help="where the archives are made (a temporary folder)")
+    parser.add_argument("--all", action="store_true", help="each form, and 1 %% beside the share")
     given = parser.parse_args()
     print(f"  load before the start: {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    scratch = Path(tempfile.mkdtemp(prefix="forensics-bench-", dir=given.dir))
-    try:
-        rows = tell(measure(given, scratch), given.mb)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    print(json.dumps({"share": given.share, "form": given.form, "rows": rows}))
+    forms: list[dict[str, Any]] = [{}]
+    if given.all:
+        forms = [{"form": form, "small_files": False} for form in FORMS]
+        forms += [{"form": "plain", "small_files": False, "share": 0.01}]
+        forms += [{"form": "plain", "small_files": True}]
+    for form in forms:
+        measure_one(argparse.Namespace(**vars(given) | form))
 
 
 if __name__ == "__main__":

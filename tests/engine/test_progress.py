@@ -168,6 +168,18 @@ def test_what_tasks_read_is_added_up(tmp_path: Path) -> None:
     assert 1025 == total_bytes_read(folder)
 
 
+def test_what_a_split_reads_around_itself_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    file.write_bytes(b"x" * 1000)
+    (tmp_path / "meter").mkdir()
+    counter = ReadCounter(str(tmp_path / "meter"), 0)
+    counter.begin(400)
+    with file.open("rb") as opened:
+        assert 900 == len(count_reads(opened, counter).read(900))
+
+    assert 400 == total_bytes_read(tmp_path / "meter")
+
+
 def test_without_a_shared_folder_nothing_is_written(tmp_path: Path) -> None:
     ReadCounter(str(tmp_path / "elsewhere"), 0).finish(10)
 

@@ -14,7 +14,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics.engine.local import LocalEngine
-from forensics.engine.spark import SparkEngine, _ask_aside, _interruptible, _missing_file
+from forensics.engine.spark import (
+    SparkEngine,
+    _ask_aside,
+    _interruptible,
+    _missing_file,
+    _refuse_nameless_user,
+)
+from forensics.errors import ForensicsError
+
+
+def test_a_user_without_a_name_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs by a number: Hadoop's login fails by a null pointer."""
+    _refuse_nameless_user()
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+
+    with pytest.raises(ForensicsError, match=r"3999999999 has none here.*--engine local"):
+        _refuse_nameless_user()
 
 
 def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:

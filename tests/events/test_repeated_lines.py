@@ -24,6 +24,7 @@ from forensics.events.repeated_lines import (
     find_comparable_files,
     find_copies,
     mark_duplicates,
+    name_by_repeats,
     note_repeats,
     rank_files,
     sum_counts,
@@ -279,3 +280,40 @@ def test_a_copy_of_a_log_adds_nothing(
     assert told["duplicate_of"].endswith("broker-1/server.log")
     coverage = run.tables.read("coverage", ["log"]).to_pylist()
     assert {row["log"] for row in coverage if row["log"]}.isdisjoint({"all"})
+
+
+def test_some_lines_that_name_nobody_belong_to_the_node_whose_log_has_them(
+    plain: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
+    tree, facts = plain
+    log = next(iter(sorted(tree.rglob("broker-1/server.log"))))
+    lines = log.read_bytes().splitlines(keepends=True)
+    told = next(line for line in lines if b" Truncating to " in line or b"Elected " in line)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "mail.txt").write_bytes(told)
+    (notes / "again.txt").write_bytes(told + b"and so on\n")
+
+    run = run_archives([str(tree), str(notes)], tmp_path / "out")
+
+    assert _facts(run) == facts
+    assert {run.files[name].node for name in ("notes/mail.txt", "notes/again.txt")} == {"broker-1"}
+
+
+def test_lines_that_name_nobody_stay_apart_where_no_log_has_most_of_them(tmp_path: Path) -> None:
+    written = pa.Table.from_batches([
+        events(
+            {"file": "a", "line": 1, "ts": 5, "topic": "orders"},
+            {"file": "b", "line": 1, "ts": 5, "topic": "orders"},
+            {"file": "b", "line": 2, "ts": 6, "topic": "orders"},
+        )
+    ])  # fmt: skip
+    ds.write_dataset(written, tmp_path, format="parquet")
+    files = {
+        "a": account("a", 0, 10, "r"),
+        "b": account("b", 5, 6, "r", node="file:b"),
+    }
+    files["b"].counts["events"] = 2
+
+    assert not name_by_repeats(files, tmp_path)
+    assert files["b"].node == "file:b"

@@ -220,6 +220,20 @@ def test_a_header_that_is_too_long_is_skipped(
 
 
 @either
+@pytest.mark.parametrize("kind", [b"L", b"x"])
+def test_a_long_name_that_is_not_there_hides_no_file(
+    kind: bytes, compress: Compress, tmp_path: Path
+) -> None:
+    packed = with_size("name", kind, 2 << 30) + tarred({"a.log": LOG, "b.log": LOG[:5000]})
+
+    found = read(packed, tmp_path, compress)
+
+    assert {"a.log", "b.log"} == set(lines(found))
+    assert 300 == lines(found)["a.log"]
+    assert "up to the next one, 0 bytes on" in str(found.files["logs!a.log"].notes)
+
+
+@either
 def test_a_member_that_claims_more_than_there_is_ends_with_the_archive(
     compress: Compress, tmp_path: Path
 ) -> None:

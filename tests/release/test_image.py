@@ -45,7 +45,7 @@ class Stage:
         if _AUTHORITIES.exists():
             network["PIP_CERT"] = "/run/authorities.crt"
         done = subprocess.run(
-            ["chroot", f"--userspec={user or self.user}", self.root, "/bin/sh", "-c",
+            [program("chroot"), f"--userspec={user or self.user}", self.root, "/bin/sh", "-c",
              f'cd {self.folder} && exec "$@"', "sh", *words],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp",
                  "DEBIAN_FRONTEND": "noninteractive", **network, **self.environment},
@@ -174,15 +174,18 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         builder.clean()
 
 
-def test_it_runs_a_postmortem_as_nobody_in_particular(image: Stage) -> None:
-    work = image.root / "work"
+@pytest.mark.parametrize(("user", "options"), [("10001", ()), ("20002:0", ("--engine", "local"))])
+def test_it_runs_a_postmortem(image: Stage, user: str, options: tuple[str, ...]) -> None:
+    number = int(user.partition(":")[0])
+    work = image.root / f"work/{number}"
     shutil.copytree(ROOT / "sample_logs/430-unclean/logs", work / "logs")
-    os.chown(work, 20002, 20002)
-    said = image.run(*image.entry, "postmortem", "logs", "-o", "out", user="20002")
+    os.chown(work, number, number)
+    said = image.run(*image.entry, "postmortem", f"{number}/logs", "-o", f"{number}/out", *options,
+                     user=user)  # fmt: skip
 
     assert "INCIDENT" in said
     assert (work / "out/report.html").stat().st_size > 500_000
-    assert (work / "out/report.html").stat().st_uid == 20002
+    assert (work / "out/report.html").stat().st_uid == number
 
 
 def test_its_own_user_is_not_root_and_finds_all_well(image: Stage) -> None:

@@ -8,6 +8,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from forensics.lib.text_safety import script_json
 from forensics.report import size_budget
 from forensics.report.page import draw_report
@@ -85,3 +87,12 @@ def test_cards_of_an_ordinary_page_cut_nothing(unclean: Path) -> None:
 
     assert "characters more in" not in html
     assert 'id="report-whole"' not in html
+
+
+@pytest.mark.parametrize("text", ["", "a", "line one of many\n" * 200_000])
+def test_packing_stops_at_a_limit_and_is_the_same_below_it(text: str) -> None:
+    whole = size_budget.gzip_base64(text)
+
+    assert gzip.decompress(base64.b64decode(whole)).decode() == text
+    assert size_budget._pack(text, len(whole)) == whole
+    assert size_budget._pack(text, len(whole) - 1) is None

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
 from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.history.nodes.broker_states import FOREVER
-from forensics.lib.arrow_io import iter_rows
+from forensics.lib.arrow_io import is_any_of, iter_rows
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND, to_arrow_timestamp
+from forensics.lib.time_units import SECOND, to_datetime
 from forensics.run_output.findings import Finding
 
 NAME = "under-replicated"
@@ -53,8 +53,11 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             missing.lacks.append(lack)
             if len(missing.partitions) < _MAX_NAMES:
                 missing.partitions.add(name)
+    places = _find_places(context, found)
+    context.look_up(place for some in places.values() for place in some)
     for (broker, explained), missing in sorted(found.items()):
-        yield _finding(context, broker, missing, explained=explained)
+        lines = context.read_lines(places[broker, explained])
+        yield _finding(context, broker, missing, lines, explained=explained)
 
 
 def _find_shortfalls(context: DetectionContext) -> Iterator[tuple[str, int, _Shortfall]]:
@@ -108,6 +111,8 @@ def _rows_of(
 
 def _absence_kind(context: DetectionContext, broker: int, lack: _Shortfall) -> str | None:
     """Return how the broker was away as the lack began, or as it ends; None if it was up."""
+    if not context.absences:
+        return None
     near = context.limits[NAME]["near"] * SECOND
     away = context.absences_around(broker, lack.begin - near, lack.begin + near)
     gone = context.absences_around(broker, FOREVER, FOREVER)
@@ -129,7 +134,12 @@ def _is_long(context: DetectionContext, lack: _Shortfall) -> bool:
 
 
 def _finding(
-    context: DetectionContext, broker: int, missing: _Missing, *, explained: bool
+    context: DetectionContext,
+    broker: int,
+    missing: _Missing,
+    lines: Sequence[Row],
+    *,
+    explained: bool,
 ) -> Finding:
     limits, lacks = context.limits[NAME], missing.lacks
     open_count = sum(lack.is_open for lack in lacks)
@@ -150,7 +160,7 @@ def _finding(
         f"{count} without broker {broker} in sync {until}",
         min(lack.begin for lack in lacks),
         max(lack.end for lack in lacks),
-        _read_lines(context, broker, lacks[:_SHOWN]),
+        lines,
         stated=True,
         brokers=[broker],
         partitions=sorted(missing.partitions),
@@ -171,13 +181,25 @@ def _finding(
     )
 
 
-def _read_lines(context: DetectionContext, broker: int, lacks: Sequence[_Shortfall]) -> list[Row]:
-    """Look up the lines by which some lacks began."""
-    begins = [to_arrow_timestamp(begin) for begin in sorted({lack.begin for lack in lacks})]
-    where = in_topics({lack.topic for lack in lacks}) & pc.field("started_at").isin(begins)
-    rows = context.each("isr", where, ["isr", "evidence"])
-    places = [row["evidence"][0] for row in rows if row["evidence"] and broker not in row["isr"]]
-    return context.read_lines(places[:_SHOWN])
+def _find_places(
+    context: DetectionContext, found: Mapping[tuple[int, bool], _Missing]
+) -> dict[tuple[int, bool], list[Row]]:
+    """Find the lines by which the first lacks of each finding began, for all in one pass."""
+    shown = {key: missing.lacks[:_SHOWN] for key, missing in found.items()}
+    by_begin: dict[tuple[str, int], set[tuple[int, bool]]] = {}
+    for key, lacks in shown.items():
+        for topic in {lack.topic for lack in lacks}:
+            for begin in {lack.begin for lack in lacks}:
+                by_begin.setdefault((topic, begin), set()).add(key)
+    where = in_topics({topic for topic, _ in by_begin})
+    begins = sorted({begin for _, begin in by_begin})
+    where &= is_any_of("started_at", map(to_datetime, begins))
+    places: dict[tuple[int, bool], list[Row]] = {key: [] for key in found}
+    for row in context.each("isr", where, ["topic", "started_at", "isr", "evidence"]):
+        for key in by_begin.get((row["topic"], row["started_at"]), ()):
+            if row["evidence"] and key[0] not in row["isr"] and len(places[key]) < _SHOWN:
+                places[key].append(row["evidence"][0])
+    return places
 
 
 _MECHANISM = (
