@@ -32,7 +32,7 @@ from forensics.ingest.tar_headers import (
 _FIRST_SEARCH, _SEARCH = 8 << 10, 1 << 20
 _COPY = 256 << 10
 # An archive that is damaged at more places is none.
-_MOST_LOST = 1000
+_MOST_LOST = 250
 _ZEROS = bytes(TAR_BLOCK)
 _HOLE = bytes(64 << 10)
 

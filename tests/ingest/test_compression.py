@@ -124,6 +124,23 @@ def test_what_only_repeats_itself_is_stopped() -> None:
     assert 4 << 20 <= got <= 5 << 20
 
 
+def test_of_members_without_text_only_some_are_read() -> None:
+    budget = Budget(Limits(repeated_bytes=10 << 10))
+    packed = gzip.compress(LOG) + gzip.compress(b"") * 50 + gzip.compress(b"more")
+    item = UnpackedFile("a.gz", Decompressed(io.BytesIO(packed), "gzip", budget))
+
+    assert LOG == b"".join(read_blocks(item))
+    assert "(limit repeated_bytes); not read further" in str(item.damaged)
+
+
+def test_many_short_members_are_read_to_the_last() -> None:
+    packed = b"".join(gzip.compress(b"%d\n" % number) for number in range(2000))
+    stream = Decompressed(io.BytesIO(packed), "gzip")
+
+    text = b"".join(iter(lambda: stream.read(1 << 16), b""))
+    assert text == b"".join(b"%d\n" % number for number in range(2000))
+
+
 def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
     stream = DecodedText(io.BytesIO("[é€😀".encode("utf-16")[:-1]), "utf-16")
 

@@ -21,6 +21,8 @@ import pytest
 from tests.ingest.sample_archives import LOG, tarred, zipped
 from tests.ingest.test_zip_reader import overlapping
 
+pytestmark = pytest.mark.slow
+
 _MB = 1 << 20
 # A process that has loaded the rules has 130 MB, and tests may share their processor.
 _MOST_MB, _MOST_SECONDS = 300, 10
@@ -121,7 +123,7 @@ HURTING: dict[str, tuple[Callable[[], bytes], str, bool]] = {
     ),
     "5,000 damaged headers": (
         lambda: tarred({"a.log": LOG})[:-1024] + _damaged("b.log", LOG[:512]) * 5_000,
-        "more than 1,000 places",
+        "more than 250 places",
         True,
     ),
     "a name of 60,000 bytes": (

@@ -8,6 +8,7 @@ import io
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,17 @@ def test_other_archives_inside_are_read(tmp_path: Path) -> None:
     packed = zipped({"a.tar.bz2": bz2.compress(tarred({"server.log": LOG}))})
 
     assert {"a.tar.bz2!server.log": 300} == lines(read(packed, tmp_path))
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred, lambda tree: gzip.compress(tarred(tree))])
+def test_of_many_empty_entries_some_are_listed_and_all_are_counted(
+    pack: Callable[[dict[str, bytes]], bytes], tmp_path: Path
+) -> None:
+    tree = {f"{number}.log": b"" for number in range(300)} | {"server.log": LOG}
+
+    found = read(pack(tree), tmp_path)
+
+    assert 101 == len(found.files)
+    assert 300 == lines(found)["server.log"]
+    whole = found.containers["logs"]
+    assert (301, 101, {"empty files": 200}) == (whole.entries, whole.read, dict(whole.left_out))

@@ -104,3 +104,8 @@ def test_names_of_files_stay_apart() -> None:
     assert names.mask("logs/token=x.log") == "logs/token=***"
     # A name that was masked before, as a part of another one, stays what it is.
     assert names.mask("logs/token=***#2!b/server.log") == "logs/token=***#2!b/server.log"
+
+
+@pytest.mark.parametrize("text", ["token=abc", "a/token=\u00e9", "x" * 300 + " password=abc"])
+def test_short_and_long_texts_are_masked_alike(text: str) -> None:
+    assert mask_text(text) == text[: text.index("=") + 1] + "***"
