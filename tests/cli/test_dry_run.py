@@ -116,3 +116,12 @@ def test_without_it_a_folder_is_needed() -> None:
     done = call(str(SERVER))
 
     assert (2, True) == (done.exit_code, "Missing option '-o' / '--out'" in done.stderr)
+
+
+def test_where_there_is_no_java_it_says_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forensics.engine.java._candidates", lambda _: iter(()))
+
+    assert "--engine local needs none" in call(str(SERVER), "--dry-run").stdout.splitlines()[-1]
+    told = call(str(SERVER), "--dry-run", "--engine", "local").stdout
+    assert "Java" not in told
+    assert told.splitlines()[-1].endswith("on 1 core")
