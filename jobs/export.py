@@ -85,7 +85,7 @@ def command(
       kafka-forensics export out --format slack -o message.json
       kafka-forensics export out --format prometheus -o /var/lib/node_exporter/kafka.prom
       kafka-forensics export --format lnav -o kafka_log.json
-      kafka-forensics export out --format sql -o views.sql && duckdb -init views.sql
+      kafka-forensics export out --format sql -o views.sql
     """
     from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS, lnav
     from forensics.report.time_window import narrow_run, parse_window

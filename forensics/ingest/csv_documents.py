@@ -189,10 +189,13 @@ def find_table(
     header = read_header(first) if rest else None
     if header is None:
         return None
-    document, rows = _best_quotes(head, readers)
     known = any(reader.has_message(header[1]) for reader in readers)
+    # The first line of a log is told from a header before any row is read: most files are logs.
+    if not known and _CLOCK.search(first.decode("utf-8", "replace")):
+        return None
+    document, rows = _best_quotes(head, readers)
     regular = sum(same for same, _ in rows) >= _SAME_LENGTH * len(rows)
-    if not known and (not regular or _CLOCK.search(first.decode("utf-8", "replace"))):
+    if not known and not regular:
         return None
     nodes = [node for _, node in rows]
     learnt = [learn_fields(reader, nodes, loggers) or reader for reader in readers]
