@@ -57,6 +57,8 @@ _ENOUGH = 32
 _SAMPLE = 24
 # An object begins on one of so many lines, if the file has any.
 _FIRST_LINES = 64
+# So many bytes of a file that has an object a line are looked at.
+_FEW_OBJECTS = 32 << 10
 # So many records under one key are no accident.
 _FEW = 3
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
@@ -154,6 +156,9 @@ def _judge(
         return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
+        if _are_objects(lines[:_SAMPLE]):
+            # A few objects of a line each tell all that a long head would.
+            head = head[: head.find(b"\n", _FEW_OBJECTS) + 1] or head
         learnt = _learn(JsonDocument(readers), head, loggers)
         return JsonDocument(learnt) if _is_document(head, learnt) else None
     table = find_table(head, readers, loggers) or find_drawn_table(head, readers, loggers)
@@ -198,6 +203,17 @@ class LinesDocument(LinedDocument):
 
     def _finish(self, pieces: list[Piece]) -> None:
         """Nothing is held back."""
+
+
+def _are_objects(lines: Sequence[bytes]) -> bool:
+    """Return True if each of some lines is an object."""
+    for line in lines:
+        try:
+            if type(decode_object(line)) is not dict:
+                return False
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+    return len(lines) == _SAMPLE
 
 
 def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:

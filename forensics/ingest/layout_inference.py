@@ -155,7 +155,9 @@ def infer_layout(
     time = time.on(day)
     if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
-        return (found_end(end), *infer_layout(cut, loggers, day, starts))
+        # Nothing stands behind the last item of a list.
+        own = re.escape(end.removesuffix(",")) + ",?" if end.endswith(",") else None
+        return (found_end(end, own), *infer_layout(cut, loggers, day, starts))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -440,7 +442,7 @@ def _read_known(
     forms = Counter(map(gap_form, fronts))
     form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
     fronts = [front for front in fronts if gap_form(front) == form]
-    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)) or not any(map(str.strip, fronts)):
+    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)):
         return None
     found = LinePattern(rests=list(rests))
     split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
@@ -454,6 +456,9 @@ def _read_known(
     fits = [match.end() for rest in rests if (match := re.match(found.source, rest))]
     if len(fits) < _NEARLY_ALL * len(rests):
         return None
+    if not form:
+        # Messages begin here, perhaps with brackets that only look like a column.
+        found = LinePattern(r"[ \t]*", " ")
     pattern.take(found.source, found.shown)
     pattern.has_logger |= found.has_logger
     if pattern.has_logger:

@@ -486,6 +486,8 @@ class WindowReader:
         looks = pc.match_substring_regex(opened.to_arrow(), _HEADS).to_numpy(zero_copy_only=False)
         # The parts of a line that goes on are no records each.
         whole = opened.carried & ~opened.continues & ~np.append(False, opened.continues[:-1])
+        if stack.is_found and read.sum() < min(_MIN_FOUND, len(lines)):
+            return False
         return bool(read.any()) and 2 * int(read.sum()) >= int((looks & whole).sum())
 
     def _bases(self, left: pa.Array) -> list[WrapperStack]:

@@ -21,6 +21,7 @@ _BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
 _LIKELY_SHARE = 0.3
 _MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
 _RUN = 12
+_MIN_NAMES = 3
 
 
 class LayoutJudge:
@@ -80,8 +81,10 @@ class LayoutJudge:
                     for name in names
                 }
                 messages = sum(self.starts.find(one) == 0 for one in texts.get("message", ()))
-                loggers = sum(is_logger(one, self.loggers) for one in texts.get("logger", ()))
-                found.append(messages + loggers)
+                loggers = [one for one in texts.get("logger", ()) if is_logger(one, self.loggers)]
+                # One name in all lines may be a word of theirs.
+                differ = len(set(loggers)) >= _MIN_NAMES
+                found.append(messages + differ * len(loggers))
             known += max(found, default=0)
         return known
 

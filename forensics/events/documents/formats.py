@@ -211,7 +211,9 @@ def _recognise_headless(head: bytes) -> Format | None:
     # Comments may hold the time at which a file was written; all else with a time may be a log, and
     # its records may begin as comments do.
     heads = [line for line in lines if line not in told and len(line) <= _LONG_COMMENT]
-    if any(_DATED.search(line) for line in lines if line not in heads):
+    # No configuration has many comments with times.
+    dated = sum(1 for line in head.splitlines() if line[:1] == b"#" and _DATED.search(line))
+    if dated > _LINES or any(_DATED.search(line) for line in lines if line not in heads):
         return None
     if not told:
         return _OTHER_CONFIGURATION if lines else None
