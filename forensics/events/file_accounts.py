@@ -307,7 +307,7 @@ class FileAccount:
 
     def to_row(self) -> dict[str, Any]:
         """Return the row of the table of files."""
-        counts = dict(self.counts)
+        counts = self.counts
         duplicate = self.duplicate_of is not None
         lines = {
             name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED

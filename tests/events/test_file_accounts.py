@@ -104,6 +104,15 @@ def test_records_of_a_found_layout_that_no_rule_knows_are_told(
     assert ("no rule knows any of its 20 records" in (file.to_row()["damaged"] or "")) == said
 
 
+def test_a_part_without_records_of_a_file_whose_layout_was_found_has_a_row() -> None:
+    whole = account("export.sql")
+    whole.layouts.update({"record": 2})
+
+    row_of_part = whole.new_part("broker-2", "broker").to_row()
+
+    assert (row_of_part["records"], row_of_part["damaged"]) == (0, None)
+
+
 def test_only_one_of_the_files_with_the_same_content_counts() -> None:
     files = {name: account(name, "same") for name in ("b/server.log", "a/server.log")}
     files["c/server.log"] = account("c/server.log", "other")
