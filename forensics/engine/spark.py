@@ -272,7 +272,8 @@ class SparkEngine:
             work = ScanTasks(
                 bundles, overlays, self._files.exchange, str(meter), context, is_local, compiled
             )
-            self._keep(target, STAGED_SCHEMA, self._number(len(bundles)), work)
+            tasks = self._number(len(bundles)).mapInArrow(work, from_arrow_schema(WRITTEN))
+            self._commit(target, STAGED_SCHEMA, tasks, f"{len(splits)} pieces of the archives")
 
     def for_table(self, table: Path) -> Engine:
         """Return this process for a table that is read before Spark has planned a job.
@@ -339,7 +340,7 @@ class SparkEngine:
         chosen = self._read(source, columns, pc.field("table") == table)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
-        schema = _select(read_schema(source), columns)
+        schema = read_schema(source, columns)
         self._keep(target, schema, ranged, WriteRows(self._files.exchange, schema, iter))
 
     def reduce_groups(
@@ -364,7 +365,7 @@ class SparkEngine:
     def _read(self, source: Path, columns: Sequence[str], where: pc.Expression) -> DataFrame:
         """Read some columns of chosen rows of a table."""
         tasks = self._files.plan_tasks(source, self.parallelism)
-        schema = from_arrow_schema(_select(read_schema(source), columns))
+        schema = from_arrow_schema(read_schema(source, columns))
         work = ReadPieces(tasks, tuple(columns), where)
         return self._number(len(tasks)).mapInArrow(work, schema)
 
@@ -373,9 +374,11 @@ class SparkEngine:
     ) -> None:
         self._commit(target, schema, rows.mapInArrow(write, from_arrow_schema(WRITTEN)))
 
-    def _commit(self, target: Path, schema: pa.Schema, written: DataFrame) -> None:
+    def _commit(
+        self, target: Path, schema: pa.Schema, written: DataFrame, what: str | None = None
+    ) -> None:
         """Run the tasks that write a table; the files that they name are that table."""
-        self._describe(target.name)
+        self._describe(what or target.name)
         # One row for each task, in their order.
         named = [(row["name"], row["rows"]) for row in written.collect()]
         self._files.keep(target, schema, named)
@@ -577,10 +580,6 @@ class _StageProgressPoller:
         if of and (done := total_bytes_read(self._meter)):
             # A task reads a little beyond the end of its piece.
             self._listener.bytes_read(min(done, of), of)
-
-
-def _select(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in columns])
 
 
 # Ten jobs of Spark, each of which starts anew to learn how it is done, take as long as the history

@@ -203,9 +203,10 @@ class TaskFiles:
         self._addresses[_identity(path)] = address
 
 
-def read_schema(source: Path) -> pa.Schema:
-    """Return the schema of a table."""
-    return ds.dataset(source, format="parquet").schema
+def read_schema(source: Path, columns: Sequence[str] | None = None) -> pa.Schema:
+    """Return the schema of a table, or of some of its columns."""
+    schema = ds.dataset(source, format="parquet").schema
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
 def count_rows(table: Path) -> int:

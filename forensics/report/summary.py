@@ -6,6 +6,7 @@ Each is a few short lines out of the trigger, the chains, the impact and the out
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -367,17 +368,19 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         return
     (name, most), *rest = longest
     outages = incident_outages(run, span)
-    # Where a partition was hit again and again, its longest time is told.
-    often = " at a time" if len(outages) > len(longest) else ""
-    parts = [f"{name} for {duration(most)}{often}"]
+    # Of a partition that was hit again and again its longest time is told.
+    hits = Counter(partition for partition, *_ in outages)
+    again = "up to " if hits[name] > 1 else ""
+    parts = [f"{name} for {again}{duration(most)}{' at a time' if again else ''}"]
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
         parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
         if most <= high * ABOUT_SAME:
             long = _lengths(low, most)
+            often = max(hits.values()) > 1
             bound = "up to " if often and " to " not in long else ""
-            parts = [f"for {bound}{long}{often}"]
+            parts = [f"for {bound}{long}{' at a time' if often else ''}"]
     why = _leaders_away(outages)
     colon = ": " if parts[0].startswith(name) else " "
     longer = count_outages_without_end(run)

@@ -55,10 +55,16 @@ def open_output(place: str | Path) -> Iterator[Path]:
         store.remove_folder(STAGING)
         try:
             yield folder
+        except BaseException:
+            # Why it failed is more than that the store cannot be reached, either.
+            with suppress(OSError):
+                _publish(folder, store)
+            raise
+        else:
+            _publish(folder, store)
         finally:
             with suppress(OSError):
                 store.remove_folder(STAGING)
-            _publish(folder, store)
 
 
 def _publish(folder: Path, store: ObjectStore) -> None:

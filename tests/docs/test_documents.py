@@ -52,6 +52,14 @@ def anchors(page: Path) -> set[str]:
     return {one.replace(" ", "-") for one in plain} | set(named)
 
 
+def test_every_page_has_its_place_on_the_site() -> None:
+    named = set(re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+    # Those of rules/ are named by their folder.
+    assert named == {page for page in pages if not page.startswith("rules/")}
+
+
 def blocks(page: Path, *kinds: str) -> Iterator[str]:
     return (text for kind, text in FENCE.findall(page.read_text("utf-8")) if kind in kinds)
 

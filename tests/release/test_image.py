@@ -120,6 +120,8 @@ class Builder:
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         for name in ("proc", "dev"):
             subprocess.run(["mount", "--rbind", f"/{name}", root / name], check=True)
+            # Else what is unmounted there were unmounted here, too.
+            subprocess.run(["mount", "--make-rslave", root / name], check=True)
             self.mounted.append(root / name)
         self.stages[words[2] if len(words) > 2 else ""] = Stage(root)
 

@@ -204,7 +204,8 @@ def test_spark_names_the_run_and_its_stages(done: Done) -> None:
 
     assert "kafka-forensics logs" == begun["App Name"]
     assert {"scan", "history"} == groups
-    assert {"scan: scan", "scan: events", "history: leadership", "history: isr"} <= described
+    assert {"scan: events", "history: leadership", "history: isr"} <= described
+    assert "scan: 28 pieces of the archives" in described
 
 
 def test_settings_of_the_user_go_before_ours(done: Done) -> None:

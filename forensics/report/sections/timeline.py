@@ -111,7 +111,7 @@ def _worst(
 def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
     away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
     served = f"Not in service at some time: {join_names(away, 6)}" if away else (
-        "All brokers that these logs tell of were in service all the time"
+        "All brokers in these logs were in service all the time"
     )  # fmt: skip
     # The impact counts every partition that was hit, whenever it was.
     hit = (run.document.get("impact") or {}).get("partitions_unavailable") or 0

@@ -49,7 +49,7 @@ def test_first_starts_and_last_stops_are_no_absences(tmp_path: Path) -> None:
 def test_all_were_in_service(tmp_path: Path) -> None:
     html = draw(tmp_path, lane("broker-1", "starting", 0, 900), lane("broker-1", "up", 900, END))
 
-    assert "All brokers that these logs tell of were in service all the time" in html
+    assert "All brokers in these logs were in service all the time" in html
 
 
 def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:

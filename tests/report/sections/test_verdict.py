@@ -335,3 +335,20 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
 
     assert "1 client logged disconnects or retries about that time, for up to 5 s: app-1." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
+
+
+def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) -> None:
+    """Twice 5 s are no 10 s, and one time needs no such words."""
+    row = {"topic": "a", "why": "leader_dead", "leader": 2, "planned": False}
+    once = [row | {"partition": 0, "started_at": at(50_000), "ended_at": at(58_000)}]
+    twice = [
+        row | {"partition": 1, "started_at": at(start), "ended_at": at(start + 5000)}
+        for start in (50_000, 57_000)
+    ]
+    one = crashed("F-2", 2, 50_000)
+    save(unclean, "outages", once)
+    assert "unavailable: a-0 for 8 s, while broker 2 was down." in draw(unclean, one)
+    save(unclean, "outages", twice)
+    assert "unavailable: a-1 for up to 5 s at a time, while broker 2 was down." in draw(
+        unclean, one
+    )

@@ -32,8 +32,8 @@ INCIDENTS = [name for name in RECORDINGS if name != CLEAR]
 STANDING = {"client-config", "clock-skew", "config-risk", "contradiction"}
 WHEN = re.compile(
     r"\w{3} (?P<day>\S+), (?P<begin>\S+)(?: \u2013 (?P<end>\S+) UTC \((?P<lasted>.+?)\), over"
-    r"| UTC; not over when the logs end at (?P<last>\S+) \((?P<since>.+?) later\))"
-    r"\. Confidence: (?P<sure>\w+)\."
+    r"| UTC; not over when the logs end at (?P<last>\S+) \((?P<since>.+?) later\): [^.]+)"
+    r"\. Confidence in what happened: (?P<sure>\w+)\."
 )
 HIT = re.compile(
     r"([\d,]+) of ([\d,]+) partitions unavailable:? (.+?)(?:, the other|, while|\.(?!\d))"
@@ -162,7 +162,8 @@ def test_the_impact_is_that_of_findings_json(case: Case) -> None:
     assert told
     assert number(told[1]) == impact["partitions_unavailable"]
     assert number(told[2]) == impact["partitions"]
-    assert_lasts(told[3].split(" for ")[-1].split(" to ")[-1].removeprefix("for "),
+    assert_lasts(told[3].split(" for ")[-1].split(" to ")[-1].removeprefix("for ")
+                 .removesuffix(" at a time"),
                  round(1000 * impact["longest_s"]))  # fmt: skip
     assert f"{impact['clients_affected']} of " in case.cell("Impact")
 
@@ -281,7 +282,7 @@ def test_the_numbers_of_a_clear_page_are_counted_again(case: Case) -> None:
     # The shutdown at the end of the logs left nobody who could serve: it was planned.
     html = (case.out / "report.html").read_text("utf-8").partition('<section id="happened"')[0]
     shown = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
-    assert "under-replicated at once" in shown
+    assert "partitions at the same time: at most 23 under-replicated;" in shown
     assert "partitions unavailable" not in shown
     assert "without a leader" not in shown
 
