@@ -33,8 +33,10 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import (
+    LONGEST_LINE,
     TextBuffer,
     choose_texts,
+    cut_lines,
     holds_breaks,
     to_buffer,
 )
