@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,3 +144,16 @@ def found_layout(pattern: str, shown: str, time: TimeForm, tail: str | None = No
     """Build a layout from the pattern of a record's line, without the line's end."""
     whole = rf"^{pattern}(?P<end>\r*\n?)$"
     return FoundLayout(shown, (), (), Problem("", 1, shown), False, whole, time, tail)
+
+
+def layouts_on_day(
+    wrappers: Sequence[Wrapper], day: tuple[int, int, int] | None
+) -> Sequence[Wrapper]:
+    """Give patterns without a date the day of the file, or leave them out."""
+    if not any(isinstance(one, FoundLayout) for one in wrappers):
+        return wrappers
+    return [
+        one.on(day) if isinstance(one, FoundLayout) else one
+        for one in wrappers
+        if not isinstance(one, FoundLayout) or one.time.has_year or day is not None
+    ]

@@ -38,6 +38,8 @@ _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
 _CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 _END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
+# A name that stands where loggers do has so little before or behind it.
+_EDGE = 2
 _MAX_TAIL = 100
 # In so many lines a message must be known to say where all messages begin.
 _FEW_KNOWN, _NEARLY_ALL = 0.05, 0.9
@@ -380,9 +382,12 @@ def _split_logger(
         return None
     best = max(found.values(), key=lambda one: (len({name for *_, name in one}), len(one)))
     if len({name for *_, name in best}) == 1 and len(gaps) >= _FEW_LINES:
-        others = {name for rest in rests for *_, name in find_loggers(rest[:_NEAR], loggers)[:1]}
-        tails = {name for rest in rests for *_, name in find_loggers(rest, loggers)[-1:]}
-        if min(len(others), len(tails)) >= _FEW_LINES:
+        texts = [(rest.strip(), find_loggers(rest.strip(), loggers)) for rest in rests]
+        firsts = {names[0][2] for _, names in texts if names and names[0][0] <= _EDGE}
+        lasts = {
+            names[-1][2] for text, names in texts if names and len(text) - names[-1][1] <= _EDGE
+        }
+        if max(len(firsts), len(lasts)) > 1:
             return None
     # Threads and the like of other forms may stand before it.
     known = {name for *_, name in best}

@@ -7,6 +7,7 @@ its escape; the bytes that are left over are then taken out.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.record_starts import PADDING, Bytes, Flags, Offsets
+from forensics.ingest.record_starts import PADDING, Bytes, Flags, Lines, Offsets
+
+# Longer lines are no help: what tells a layout stands at both ends of a line.
+LONGEST_LINE = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,33 @@ class TextBuffer:
     def to_arrow(self) -> pa.Array:
         """Copy the texts into an Arrow array of bytes."""
         return slice_texts(self.data, self.starts, self.stops)
+
+
+def cut_lines(lines: Lines, rows: Offsets, longest: int = LONGEST_LINE) -> pa.Array:
+    """Copy some lines, each up to a length, in the order in which they are asked for."""
+    begins = lines.starts[rows]
+    order = np.argsort(begins, kind="stable")
+    ends = np.minimum(lines.own_ends[rows], begins + longest)
+    texts = slice_texts(lines.data, begins[order], ends[order])
+    return texts.take(pa.array(np.argsort(order, kind="stable")))
+
+
+def choose_texts(texts: TextBuffer, opened: Sequence[TextBuffer], chosen: Offsets) -> TextBuffer:
+    """Take each line from what one stack made of it; 0 stands for the line as it is."""
+    count = len(texts)
+    rows = chosen * count + np.arange(count)
+    every = [texts, *opened]
+    data, bounds = to_buffer(
+        pa.concat_arrays([one.to_arrow() for one in every]).take(pa.array(rows))
+    )
+    carried = np.concatenate([one.carried for one in every])[rows]
+    continues = np.concatenate([one.continues for one in every])[rows]
+    origins = None
+    if any(one.origins is not None for one in opened):
+        nobody = pa.nulls(count, pa.binary())
+        both = [nobody if one.origins is None else one.origins for one in every]
+        origins = pa.concat_arrays(both).take(pa.array(rows))
+    return TextBuffer(data, bounds, carried, continues, origins)
 
 
 def slice_texts(data: Bytes, begins: Offsets, stops: Offsets) -> pa.Array:

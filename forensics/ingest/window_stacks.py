@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.found_layout import FoundLayout
+from forensics.ingest.found_layout import FoundLayout, layouts_on_day
 from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
 from forensics.ingest.message_columns import MessageStarts
 from forensics.ingest.record_starts import (
@@ -32,7 +32,14 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
-from forensics.ingest.text_buffer import TextBuffer, holds_breaks, slice_texts, to_buffer
+from forensics.ingest.text_buffer import (
+    LONGEST_LINE,
+    TextBuffer,
+    choose_texts,
+    cut_lines,
+    holds_breaks,
+    to_buffer,
+)
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
@@ -49,8 +56,6 @@ WINDOW = 4 << 20
 _KNOWN_SAMPLE, _OTHER_SAMPLE, _INDENTED_SAMPLE = 48, 96, 32
 # More lines than this are not looked at at once.
 MOST_LINES = 512 << 10
-# Longer lines are no help: what tells a layout stands at both ends of a line.
-_LONGEST = 64 << 10
 # So few lines of a window that look like records are lines of a message.
 _FEW_LINES, _FEW_SHARE = 3, 0.05
 _MAX_STACKS = 4
@@ -142,7 +147,7 @@ class WindowReader:
         self.lacks_date = False
         self._judge = judge
         self._day = day
-        self._wrappers = _on_day(shipped_wrappers() if wrappers is None else wrappers, day)
+        self._wrappers = layouts_on_day(shipped_wrappers() if wrappers is None else wrappers, day)
         given = (one for one in self._wrappers if isinstance(one, FoundLayout))
         self._patterns = [WrapperStack((one,)) for one in given]
         self._read_window = read_window
@@ -284,7 +289,7 @@ class WindowReader:
                 carriers[one.carried & (carriers == 0)] = at
             chosen[records & (chosen < 0)] = at
         chosen = np.where(chosen < 0, carriers, chosen)
-        return _choose(texts, opened, chosen), numbers[chosen]
+        return choose_texts(texts, opened, chosen), numbers[chosen]
 
     def _number(self, stack: WrapperStack) -> int:
         if stack.name not in self.names:
@@ -299,7 +304,7 @@ class WindowReader:
         known = _spread(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
         given, known = self._take_pasted(lines, known)
         followed = np.append(lines.kinds[1:] == 0, True)[known]
-        good = self._judge.reads(_cut(lines, known), lines.kinds[known], followed)
+        good = self._judge.reads(cut_lines(lines, known), lines.kinds[known], followed)
         unread = known[~good]
         written = (lines.kinds == 0) & (lines.ends > lines.starts)
         indented = lines.data[lines.starts] <= _SPACE
@@ -307,7 +312,7 @@ class WindowReader:
             _spread(np.flatnonzero(written & ~indented), _OTHER_SAMPLE),
             _spread(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
         )
-        looks = pc.match_substring_regex(_cut(lines, others, _LOOKS_IN), _LOOKS)
+        looks = pc.match_substring_regex(cut_lines(lines, others, _LOOKS_IN), _LOOKS)
         looks_like = looks.to_numpy(zero_copy_only=False)
         maybe = others[looks_like]
         rows = np.sort(np.append(unread, maybe))
@@ -315,8 +320,8 @@ class WindowReader:
         coded = self._find_coded(lines)
         if few and len(unread) < _FEW_LINES and good.any() and not given:
             return WindowStacks(coded)
-        sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
-        self._below = _cut(lines, others[~looks_like])
+        sample = cut_lines(lines, rows[(lines.ends - lines.starts)[rows] <= LONGEST_LINE])
+        self._below = cut_lines(lines, others[~looks_like])
         found, left = self._find_stacks(sample, alone=not good.any())
         found = [self._with_messages_below(stack, lines) for stack in found]
         found = [self._with_true_names(stack, lines) for stack in found]
@@ -383,7 +388,7 @@ class WindowReader:
         """Find what takes off codes and zeros that stand before a few records."""
         firsts = lines.data[lines.starts]
         rows = np.flatnonzero((lines.kinds == 0) & ((firsts == _ESCAPE) | (firsts == 0)))[:_FEW]
-        some = _cut(lines, rows[(lines.ends > lines.starts)[rows]], MAX_RECORD)
+        some = cut_lines(lines, rows[(lines.ends > lines.starts)[rows]], MAX_RECORD)
         for wrapper in self._wrappers if len(some) else ():
             if isinstance(wrapper, CodeWrapper):
                 stack = WrapperStack((wrapper,))
@@ -402,7 +407,7 @@ class WindowReader:
         for stack in self._patterns if len(known) else ():
             (pattern,) = stack.wrappers
             if pattern.how == "pasted" and pattern.names_logger:  # type: ignore[attr-defined]
-                read, _, _ = self._try(_cut(lines, known), stack)
+                read, _, _ = self._try(cut_lines(lines, known), stack)
                 if 2 * int(read.sum()) >= len(known) or read.sum() >= _MIN_FOUND:
                     given.append(stack)
                     known = known[~read]
@@ -566,17 +571,6 @@ def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool,
     return worth, ends, -len(stack.wrappers)
 
 
-def _on_day(wrappers: Sequence[Wrapper], day: Day | None) -> Sequence[Wrapper]:
-    """Give patterns without a date the day of the file, or leave them out."""
-    if not any(isinstance(one, FoundLayout) for one in wrappers):
-        return wrappers
-    return [
-        one.on(day) if isinstance(one, FoundLayout) else one
-        for one in wrappers
-        if not isinstance(one, FoundLayout) or one.time.has_year or day is not None
-    ]
-
-
 def is_crowded(text: bytes) -> bool:
     """Return True if the lines of a text are shorter than those of any log."""
     return text.count(b"\n") > MOST_LINES
@@ -601,29 +595,3 @@ def _spread(rows: Offsets, count: int) -> Offsets:
     if len(rows) <= count:
         return rows
     return rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
-
-
-def _cut(lines: Lines, rows: Offsets, longest: int = _LONGEST) -> pa.Array:
-    begins = lines.starts[rows]
-    order = np.argsort(begins, kind="stable")
-    ends = np.minimum(lines.own_ends[rows], begins + longest)
-    texts = slice_texts(lines.data, begins[order], ends[order])
-    return texts.take(pa.array(np.argsort(order, kind="stable")))
-
-
-def _choose(texts: TextBuffer, opened: Sequence[TextBuffer], chosen: Offsets) -> TextBuffer:
-    """Take each line from what one stack made of it; 0 stands for the line as it is."""
-    count = len(texts)
-    rows = chosen * count + np.arange(count)
-    every = [texts, *opened]
-    data, bounds = to_buffer(
-        pa.concat_arrays([one.to_arrow() for one in every]).take(pa.array(rows))
-    )
-    carried = np.concatenate([one.carried for one in every])[rows]
-    continues = np.concatenate([one.continues for one in every])[rows]
-    origins = None
-    if any(one.origins is not None for one in opened):
-        nobody = pa.nulls(count, pa.binary())
-        both = [nobody if one.origins is None else one.origins for one in every]
-        origins = pa.concat_arrays(both).take(pa.array(rows))
-    return TextBuffer(data, bounds, carried, continues, origins)
