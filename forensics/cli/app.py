@@ -256,15 +256,24 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
         if label in VERDICT_COLOURS:
             head = style_output(head, fg=VERDICT_COLOURS[label], bold=True)
             first = style_output(first, bold=True)
-        click.echo(f"{head}  {first}".rstrip())
+        # Without `color` Click takes colours out of what goes into a pipe.
+        click.echo(f"{head}  {first}".rstrip(), color=shows_colours())
         for line in rest:
             click.echo(f"{'':{width}}  {line}")
 
 
+def shows_colours() -> bool:
+    """Return True on a terminal, or where FORCE_COLOR asks for it; NO_COLOR goes before both."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if (forced := os.environ.get("FORCE_COLOR")) is not None:
+        return forced not in {"", "0"}
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def style_output(text: str, **style: Any) -> str:
-    """Colour a text, but neither in a pipe nor where the user wants none."""
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return click.style(text, **style) if sys.stdout.isatty() and not is_plain else text
+    """Colour a text where colours are shown."""
+    return click.style(text, **style) if shows_colours() else text
 
 
 def write_new_file(path: Path, text: str, advice: str) -> None:

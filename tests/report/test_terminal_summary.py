@@ -82,6 +82,7 @@ def test_a_verdict_is_coloured_on_a_terminal_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [("read", "1 file"), ("INCIDENT", "lost\x1b[2J\nat noon")]
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     print_rows(rows)
 
     plain = capsys.readouterr().out
@@ -91,3 +92,22 @@ def test_a_verdict_is_coloured_on_a_terminal_alone(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_rows(rows)
     assert click.unstyle(capsys.readouterr().out) == plain
+
+
+@pytest.mark.parametrize(
+    ("forced", "refused", "coloured"),
+    [("1", "", True), ("0", "", False), ("", "", False), ("1", "1", False)],
+)
+def test_colours_can_be_asked_for_in_a_pipe_and_refused_anywhere(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    forced: str,
+    refused: str,
+    coloured: bool,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", forced)
+    monkeypatch.setenv("NO_COLOR", refused)
+
+    print_rows([("CLEAR", "No incident")])
+
+    assert ("\x1b[" in capsys.readouterr().out) == coloured
