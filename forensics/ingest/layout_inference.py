@@ -442,13 +442,18 @@ def _read_known(
     """Add what stands before messages that rules know, if lines of others have it, too."""
     rests = [rest for rest in pattern.rests if rest.strip()]
     begins = [starts.find(rest) for rest in rests]
-    fronts = [rest[:at] for rest, at in zip(rests, begins, strict=True) if at is not None]
+    known = [
+        (rest[:at], rest[at:]) for rest, at in zip(rests, begins, strict=True) if at is not None
+    ]
     # A known text may also stand inside a message; before the whole ones stands the same.
-    forms = Counter(map(gap_form, fronts))
+    forms = Counter(gap_form(front) for front, _ in known)
     form, count = max(forms.items(), key=lambda one: (one[1], one[0]), default=((), 0))
-    fronts = [front for front in fronts if gap_form(front) == form]
-    if count < max(_FEW_LINES, _FEW_KNOWN * len(rests)):
+    known = [one for one in known if gap_form(one[0]) == form]
+    # One text again and again may be quoted by others; before messages that differ is their front.
+    differ = len({message[:_NEAR] for _, message in known})
+    if count < _FEW_KNOWN * len(rests) or differ < _FEW_LINES:
         return None
+    fronts = [front for front, _ in known]
     found = LinePattern(rests=list(rests))
     split = None if pattern.has_logger else _split_logger(fronts, loggers, ())
     before, after = (gap_parts(one) for one in (split[:2] if split else (fronts, ())))

@@ -47,7 +47,7 @@ def test_no_script_has_run(still: Tab) -> None:
         ("#coverage", "No logs from controller-1 between"),
         ("#findings", "Broker 2 was elected from outside the ISR"),
         ("#ledger", "metrics-firehose-1"),
-        ("#timeline", "5 findings"),
+        ("#timeline", "Not in service at some time: broker 1, broker 2"),
         ("#appendix", "report-data"),
     ],
 )

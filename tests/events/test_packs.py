@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -178,7 +177,7 @@ def test_links_within_a_pack_are_followed(tmp_path: Path) -> None:
 def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
     own = pack(tmp_path / "pack", pack=HEAD, wrappers__shipper=SHIPPER)
     rules = load_rule_set(packs_from_json(packs_to_json([own])))
-    records = read_records((LOGS / "broker-1/server.log").read_text("utf-8"))
+    records = list(read_records((LOGS / "broker-1/server.log").read_text("utf-8")))
     parts = (
         {"at": one.iso, "grade": one.level, "source": one.logger, "payload": one.message}
         for one in records
@@ -188,14 +187,17 @@ def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> 
     (split,) = plan_reading([str(tmp_path / "server.log")], 64 << 20).splits
     texts = packs_to_json([own])
 
-    def scanned(overlays: str) -> list[dict[str, Any]]:
-        batches = load_scanner(overlays).scan(split)
-        return [row for batch in batches for row in batch.to_pylist() if row["kind"]]
+    def wrappers_met(overlays: str) -> dict[str, int]:
+        rows = [row for one in load_scanner(overlays).scan(split) for row in one.to_pylist()]
+        (account,) = (json.loads(row["account"]) for row in rows if row["account"])
+        assert account["events"] == sum(row["kind"] is not None for row in rows) > 100
+        return dict(account["forms"])
 
     assert rules.wrappers[0].id == "acme-shipper"
     assert check_rules(layouts, [], rules.wrappers) == []
-    assert scanned("") == []
-    assert len(scanned(texts)) > 100
+    # Without the pack the fields are known by what they hold.
+    assert wrappers_met("") == {"json": len(records)}
+    assert wrappers_met(texts) == {"acme-shipper": len(records)}
 
 
 def test_a_pack_replaces_wrappers_and_takes_them_away(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def _unpack(target: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
         # What a copy repeats is in its own broker's logs.
         own = [one for one in archive if "/broker-1" in one.name]
-        archive.extractall(target, own, filter="data")
+        archive.extractall(target, own)
     return target
 
 

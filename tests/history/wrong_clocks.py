@@ -56,7 +56,7 @@ def unpacked(recording: Path, target: Path) -> Path:
     """Unpack the logs of a recording of sample_logs into a plain tree, one folder for each node."""
     if (recording / "logs.tar.gz").exists():
         with tarfile.open(recording / "logs.tar.gz") as archive:
-            archive.extractall(target, filter="data")
+            archive.extractall(target)
         return target / "logs"
     if (recording / "logs.zip").exists():
         with zipfile.ZipFile(recording / "logs.zip") as archive:

@@ -12,7 +12,7 @@ from tests.release.conftest import Home, tool
 
 def test_the_tests_of_the_sdist_pass(dist: Callable[[str], Path], home: Home) -> None:
     with tarfile.open(dist("kafka_forensics-*.tar.gz")) as sdist:
-        sdist.extractall(home.path, filter="data")
+        sdist.extractall(home.path)
     (source,) = home.path.glob("kafka_forensics-*")
     python = source / ".venv/bin/python"
     uv = tool("uv")
