@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import count, detector_label, join_names, pluralize, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -69,6 +70,19 @@ def _brokers(finding: SavedFinding) -> str:
         return node if isinstance(node, str) else ""
     word = pluralize("broker", len(finding.brokers))
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
+
+
+def client_name(name: str) -> str:
+    """Name a client; one that is known by its file alone, by the end of its path.
+
+    >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
+    ('app-1', 'app-images/client.log')
+    >>> client_name("app-rd#producer-1")
+    'app-rd'
+    """
+    if not name.startswith("file:"):
+        return whole_client(name)
+    return "/".join(name.removeprefix("file:").replace("!", "/").split("/")[-2:])
 
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.dataset as ds
 
-from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -31,7 +30,7 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import describe_scope, is_open
+from forensics.report.finding_text import client_name, describe_scope, is_open
 from forensics.report.incident_span import describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -290,19 +289,6 @@ def story_names(finding: SavedFinding) -> list[str]:
     if isinstance(group, str) and finding.detector == "rebalance-storm":
         return [group]
     return [client_name(one) for one in finding.clients] or [describe_scope(finding)]
-
-
-def client_name(name: str) -> str:
-    """Name a client; one that is known by its file alone, by the end of its path.
-
-    >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
-    ('app-1', 'app-images/client.log')
-    >>> client_name("app-rd#producer-1")
-    'app-rd'
-    """
-    if not name.startswith("file:"):
-        return whole_client(name)
-    return "/".join(name.removeprefix("file:").replace("!", "/").split("/")[-2:])
 
 
 def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:

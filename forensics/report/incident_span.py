@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.text_format import count, duration, time_text
+from forensics.lib.node_ids import whole_client
+from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report.finding_text import describe_scope, drop_standing, is_open, short_title
+from forensics.report.finding_text import (
+    client_name,
+    describe_scope,
+    drop_standing,
+    is_open,
+    short_title,
+)
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
@@ -19,6 +26,13 @@ STILL = {
     "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
+# These end with the last error, which no line of a recovery follows: only logs that go on without
+# one tell that it is over. As long as a client waits for an answer (request.timeout.ms).
+END_WITH_LAST_ERROR = frozenset({
+    "authentication-failures", "producer-fatal", "rebalance-storm", "record-too-large",
+    "serialization-errors", "undelivered-records", "unreachable-listener",
+})  # fmt: skip
+QUIET_MS = 30_000
 
 
 @dataclass(frozen=True)
@@ -27,10 +41,14 @@ class IncidentSpan:
 
     start: int
     end: int
-    is_over: bool
+    # None where nobody can tell, as logs end too soon after the last error
+    is_over: bool | None
     # the findings in it, and how many other incidents these logs hold
     findings: tuple[SavedFinding, ...]
     others: tuple[tuple[int, int], ...] = ()
+    # whose logs those are, and until when they reach
+    cut_short: tuple[str, ...] = ()
+    cut_at: int | None = None
 
 
 def incident_span(run: RunOutput) -> IncidentSpan | None:
@@ -44,8 +62,43 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     main = next((group for group in groups if worst in group), groups[0])
     start, end = _ends(run, main)
     others = tuple(_ends(run, group) for group in groups if group is not main)
-    is_over = not any(is_open(run, one) for one in main)
-    return IncidentSpan(start, end, is_over, tuple(main), others)
+    if any(is_open(run, one) for one in main):
+        return IncidentSpan(start, end, False, tuple(main), others)
+    last = _last_lines(run)
+    short = {name: at for one in main for name, at in _cut_short(run, one, last).items()}
+    named = {name: at for name, at in short.items() if name}
+    cut_at = max((named or short).values(), default=None)
+    is_over = None if short else True
+    return IncidentSpan(start, end, is_over, tuple(main), others, tuple(named), cut_at)
+
+
+def _last_lines(run: RunOutput) -> dict[str, int]:
+    """Return for each node the time of its last line."""
+    last: dict[str, int] = {}
+    for row in run.files:
+        if row["node"] and row["last_ts"] is not None:
+            last[row["node"]] = max(row["last_ts"], last.get(row["node"], row["last_ts"]))
+    return last
+
+
+def _cut_short(run: RunOutput, one: SavedFinding, last: Mapping[str, int]) -> dict[str, int]:
+    """Return whose logs end too soon after the last error to show that it was over, and when.
+
+    The name is empty for all logs, where the finding names no client that has one.
+    """
+    is_stuck = one.measures.get("verdict") == "stuck"
+    is_failed = one.measures.get("ends") == "consumer fails"
+    if one.end_ms is None or not (is_stuck or is_failed or one.detector in END_WITH_LAST_ERROR):
+        return {}
+    nodes = (name if name in last else whole_client(name) for name in one.clients)
+    ends = {client_name(node): last[node] for node in nodes if node in last}
+    if not ends and run.logs_end is not None:
+        ends = {"": run.logs_end}
+    short = {name: at for name, at in ends.items() if is_stuck or at < one.end_ms + QUIET_MS}
+    if one.detector == "rebalance-storm" and len(short) < len(ends):
+        # Members come and go; one that stays tells of the whole group.
+        return {}
+    return short
 
 
 def _group(run: RunOutput, findings: Sequence[SavedFinding]) -> list[list[SavedFinding]]:
@@ -95,15 +148,22 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
     begin = f"{describe_day(span.start)}, {clock_text(span.start, span.start)}"
     end = clock_text(span.end, span.start)
     long = duration(span.end - span.start)
-    if not span.is_over:
+    if span.is_over is False:
         still = _still(run, span)
         return f"{begin} {zone}; not over when the logs end at {end} ({long} later){still}"
-    state = "over"
+    state = ", over"
     if run.window and run.is_windowed and span.end > run.window[1]:
-        state = "goes on after this window"
+        state = ", goes on after this window"
+    elif span.cut_at is not None:
+        whose = f" of {join_names(span.cut_short, 4)}" if span.cut_short else ""
+        end_at = "end by" if len(span.cut_short) > 1 else "end at"
+        state = (
+            f"; whether it is over is not known: the logs{whose} {end_at}"
+            f" {clock_text(span.cut_at, span.start)}, too soon after the last sign of it to tell"
+        )
     if end == clock_text(span.start, span.start):
-        return f"{begin} {zone}, {state}"
-    return f"{begin} \u2013 {end} {zone} ({long}), {state}"
+        return f"{begin} {zone}{state}"
+    return f"{begin} \u2013 {end} {zone} ({long}){state}"
 
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:

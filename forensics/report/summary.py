@@ -16,14 +16,13 @@ import pyarrow.dataset as ds
 from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
 from forensics.lib.text_format import count, duration, join_names, parse_millis
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
-from forensics.report.finding_text import short_title
+from forensics.report.finding_text import client_name, short_title
 from forensics.report.headline import (
     CONSEQUENCES,
     LOST_IF,
     NODE_STORIES,
     bounds_text,
     brokers_text,
-    client_name,
     count_outages_without_end,
     headline,
     loss_sentence,

@@ -12,10 +12,9 @@ from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import count, detector_label, join_names, parse_millis
 from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE
+from forensics.report.finding_text import COMMAND_LINE, client_name
 from forensics.report.headline import (
     brokers_text,
-    client_name,
     count_outages_without_end,
     list_doubts,
     open_causes,
@@ -52,7 +51,7 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    actions += _from_findings(_by_weight(run, span), is_over=span.is_over)
+    actions += _from_findings(_by_weight(run, span), is_over=span.is_over is not False)
     return actions[:MAX_ACTIONS]
 
 

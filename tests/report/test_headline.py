@@ -14,7 +14,18 @@ from forensics.report.headline import headline, page_title, verdict_sentence
 from forensics.report.incident_span import describe_others, incident_span
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
-from tests.report.sample_runs import document, file, finding, iso, lost, save, unclean_findings
+from tests.report.sample_runs import (
+    BACK,
+    END,
+    at,
+    document,
+    file,
+    finding,
+    iso,
+    lost,
+    save,
+    unclean_findings,
+)
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 NONE = "No data loss found."
@@ -166,6 +177,47 @@ def test_an_incident_that_goes_on_has_no_end(unclean: Path) -> None:
 
         said = "11:38:48 UTC; not over when the logs end at 11:40:10 (1 min 21 s later)"
         assert said in verdict_sentence(run)
+
+
+def test_what_ends_with_the_logs_of_its_clients_is_not_called_over(unclean: Path) -> None:
+    """Errors end where logs end; only a log that goes on without one tells that it is over."""
+    found = [finding(f"F-{name}", "record-too-large", "medium", clients=[f"{name}#producer-1"])
+             for name in ("app-a", "app-b")]  # fmt: skip
+    run = saved(unclean, *found)
+    untold = "(40.7 s); whether it is over is not known: the logs of app-a end at 11:39:34, too soo"
+
+    save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000)),
+                            file("app-b", "client", role="client")])  # fmt: skip
+    assert untold in verdict_sentence(load_run(unclean))
+    span = incident_span(load_run(unclean))
+    assert span is not None
+    assert span.is_over is None
+
+    save(unclean, "files", [file(name, "client", role="client") for name in ("app-a", "app-b")])
+    assert "11:39:29 UTC (40.7 s), over. " in verdict_sentence(load_run(run.folder))
+
+
+def test_what_a_client_never_came_back_from_is_not_called_over(unclean: Path) -> None:
+    """Its own verdict says so; brokers that came back later do not end it."""
+    measures = {"verdict": "stuck"}
+    stuck = finding("F-1", "stale-metadata", "medium", clients=["app-a"], measures=measures)
+    settled = stuck | {"measures": {"verdict": "sustained"}}
+    save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000))])
+
+    said = verdict_sentence(saved(unclean, stuck, crash("F-2", 2, 110_000)))
+    assert "whether it is over is not known: the logs of app-a end at 11:39:34" in said
+    assert ", over. " in verdict_sentence(saved(unclean, settled, crash("F-2", 2, 110_000)))
+
+
+def test_one_member_that_stays_tells_that_its_group_is_quiet(unclean: Path) -> None:
+    """Members come and go in a storm: a log that ends is no sign of its end or of its going on."""
+    storm = finding("F-1", "rebalance-storm", "medium", clients=["app-a", "app-b"])
+    run = saved(unclean, storm)
+    gone = file("app-a", "client", role="client", last_ts=at(BACK))
+    for last, says in ((END, ", over. "), (BACK + 1_000, "the logs of app-a, app-b end by ")):
+        save(unclean, "files", [gone, file("app-b", "client", role="client", last_ts=at(last))])
+
+        assert says in verdict_sentence(load_run(run.folder))
 
 
 def test_a_broker_that_flaps_is_the_scope_and_not_what_it_led(unclean: Path) -> None:

@@ -31,7 +31,8 @@ INCIDENTS = [name for name in RECORDINGS if name != CLEAR]
 # What was so all the while dates no incident.
 STANDING = {"client-config", "clock-skew", "config-risk", "contradiction"}
 WHEN = re.compile(
-    r"\w{3} (?P<day>\S+), (?P<begin>\S+)(?: \u2013 (?P<end>\S+) UTC \((?P<lasted>.+?)\), over"
+    r"\w{3} (?P<day>\S+), (?P<begin>\S+)(?: \u2013 (?P<end>\S+) UTC \((?P<lasted>.+?)\)"
+    r"(?:, over|; whether it is over is not known: the logs of .+ to tell)"
     r"| UTC; not over when the logs end at (?P<last>\S+) \((?P<since>.+?) later\): [^.]+)"
     r"\. Confidence in what happened: (?P<sure>\w+)\."
 )
