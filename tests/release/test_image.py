@@ -21,7 +21,8 @@ import pytest
 from tests.release.conftest import ROOT, program
 
 Step = tuple[str, str]
-_MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+# Another mirror than that of debootstrap itself.
+_MIRROR = os.environ.get("DEBIAN_MIRROR", "").split()
 # Where a network has authorities of its own, the root has to know them, too.
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -111,7 +112,7 @@ class Builder:
         base = self.scratch / f"base-{found[1]}"
         if not base.exists():
             subprocess.run(
-                ["debootstrap", "--variant=minbase", found[1], base, _MIRROR],
+                ["debootstrap", "--variant=minbase", found[1], base, *_MIRROR],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=1200, check=True,
             )  # fmt: skip
         subprocess.run(["cp", "-a", base, root], check=True)
