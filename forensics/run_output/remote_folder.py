@@ -119,7 +119,12 @@ def fetch(address: str) -> Path:
     if there is one: a folder may also have been copied into a store by other means.
     """
     store = ObjectStore(address)
-    there = {name: state for name, state in store.states().items() if _is_visible(name)}
+    # The name of an object may be any text, also one that leads elsewhere on this machine.
+    there = {
+        name: state
+        for name, state in store.states().items()
+        if _is_visible(name) and _is_inside(name)
+    }
     shown = display(address).rstrip("/")
     if not any(name in there for name in _BEGINNINGS):
         raise ForensicsError(

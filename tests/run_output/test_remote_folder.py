@@ -175,3 +175,19 @@ def test_a_run_that_failed_is_no_output(saved: Saved) -> None:
 def test_an_address_without_a_run_is_said(saved: Saved) -> None:
     with pytest.raises(ForensicsError, match=r"team is no output folder of a postmortem"):
         fetch(saved.bucket.address("team"))
+
+
+def test_an_object_whose_name_leads_elsewhere_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    names = ["findings.json", str(outside), "tables/../../x"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(ObjectStore, "__init__", lambda *_: None)
+    monkeypatch.setattr(ObjectStore, "states", lambda _: dict.fromkeys(names, (1, 1)))
+    monkeypatch.setattr(ObjectStore, "open", lambda _, name: io.BytesIO(name.encode()))
+
+    folder = fetch("s3://logs/elsewhere")
+
+    assert [path.name for path in folder.rglob("*")] == ["findings.json"]
+    assert not outside.exists()
