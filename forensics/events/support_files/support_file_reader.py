@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.events.documents.facts import Line, Row, read_moment
-from forensics.events.documents.formats import Format
+from forensics.events.support_files.facts import Line, Row, read_moment
+from forensics.events.support_files.file_kinds import Format
 from forensics.ingest.record_splitter import LineCounts
 from forensics.lib.secrets import mask_column
 from forensics.parsing.entries import MAX_TEXT_BYTES

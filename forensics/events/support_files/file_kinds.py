@@ -6,16 +6,9 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from forensics.events.documents import (
-    docker,
-    host_lines,
-    jvm,
-    kafka_tools,
-    kubernetes,
-    settings_files,
-)
-from forensics.events.documents.facts import Reader
-from forensics.events.documents.metadata_log import read_metadata_log
+from forensics.events.support_files import containers, host_logs, kafka_tools
+from forensics.events.support_files.facts import Reader
+from forensics.events.support_files.metadata_log import read_metadata_log
 
 # So much of the head decides; the first lines of a document say what it is.
 _HEAD = 8 << 10
@@ -57,7 +50,7 @@ _COMMANDS = (
     rb"Filesystem\s|top - \d|\s+total\s+used\s+free|\s*(?:UID|USER|PID)\s+\S|Proto\s+Recv|"
     rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
 )
-_OF_TREES = (kubernetes.read_resources, docker.read_inspection)
+_OF_TREES = (containers.read_resources, containers.read_inspection)
 _SERVICE = "service status"
 # A dot, a circle, a cross or an arrow stands before the name of a service.
 _STATUS = (
@@ -84,21 +77,21 @@ _NOISE = re.compile(
 _BEGINNINGS = tuple(
     (re.compile(pattern), Format(name, reader, is_tree=reader in _OF_TREES))
     for pattern, name, reader in (
-        (_YAML, "kubernetes yaml", kubernetes.read_resources),
-        (_JSON, "kubernetes json", kubernetes.read_resources),
-        (rb"Name:\s+\S+\s*\nNamespace:\s+\S+", "kubectl describe", kubernetes.read_description),
+        (_YAML, "kubernetes yaml", containers.read_resources),
+        (_JSON, "kubernetes json", containers.read_resources),
+        (rb"Name:\s+\S+\s*\nNamespace:\s+\S+", "kubectl describe", containers.read_description),
         (rb"(?:NAMESPACE\s+)?LAST SEEN\s+(?:FIRST SEEN\s+COUNT\s+NAME|TYPE\s+REASON)",
-         "kubernetes events", kubernetes.read_event_list),
+         "kubernetes events", containers.read_event_list),
         (rb"(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE",
-         "kubernetes pods", kubernetes.read_pod_list),
+         "kubernetes pods", containers.read_pod_list),
         (rb'\s*\[?\s*\{\s*"Id": ?"[0-9a-f]{12,64}",\s*"(?:Created|Args|Path)":',
-         "docker inspect", docker.read_inspection),
+         "docker inspect", containers.read_inspection),
         (rb"\d{4}-\d\d-\d\dT\S+ (?:container|image|network|volume|plugin) [\w:]+[^(\n]{0,200} \(",
-         "docker events", docker.read_events),
+         "docker events", containers.read_events),
         (rb'\{"(?:status|Type|Action)":"[^"]*",(?:"id"|"Action"|"from"|"Actor")',
-         "docker events", docker.read_events),
+         "docker events", containers.read_events),
         (rb"#\s*\n# (?:A fatal error has been detected by|There is insufficient memory for)",
-         "jvm crash report", jvm.read_crash_report),
+         "jvm crash report", host_logs.read_crash_report),
         (rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*\n)?Full thread dump ", "thread dump", _COUNTED),
         (rb"Attaching to process ID", "thread dump", _COUNTED),
         (rb"JAVA PROFILE 1\.0", "heap dump", _COUNTED),
@@ -110,10 +103,10 @@ _BEGINNINGS = tuple(
         (rb"(?:NodeId|ReplicaId)\s+(?:DirectoryId\s+)?LogEndOffset\s+Lag", "quorum description",
          kafka_tools.read_described_quorum),
         (rb"(?:Dynamic|All|Default) configs for \S+ .{0,300}are:", "configuration",
-         settings_files.read_described_configs),
+         kafka_tools.read_described_configs),
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
-        (_STATUS, _SERVICE, host_lines.read_service_status),
+        (_STATUS, _SERVICE, host_logs.read_service_status),
         (rb"\[\d+[.,]\d{3}s\]\[[a-z]+ *\]\[[\w,]+ *\] ", _UNDATED_GC, _COUNTED),
         (rb"\d+[.,]\d{3}: \[(?:GC|Full GC|Pause|CMS|Concurrent)", _UNDATED_GC, _COUNTED),
         (rb"# (?:HELP|TYPE) [a-zA-Z_:]", "metrics", _COUNTED),
@@ -151,9 +144,9 @@ _DATED = re.compile(rb"\d\d:\d\d:\d\d")
 # A journal that holds these in a layout that nobody knows is a log that is not read.
 _OF_KAFKA = re.compile(rb"org\.apache\.kafka|\(kafka\.|\bkafka\.(?:server|log|cluster|zk)\.")
 _STATUS_LINES = 10
-_HOST_LOG = Format("system journal", host_lines.read_host_lines, is_host_log=True)
+_HOST_LOG = Format("system journal", host_logs.read_host_lines, is_host_log=True)
 _BINARY = Format("binary, not a log", _COUNTED)
-_CONFIGURATION = Format("configuration", settings_files.read_properties)
+_CONFIGURATION = Format("configuration", kafka_tools.read_properties)
 _TOOL_OUTPUT = Format(_TOOL, _COUNTED)
 _METRICS, _JSON_TEXT = Format("metrics", _COUNTED), Format("json", _COUNTED)
 _OTHER_CONFIGURATION = Format("configuration", _COUNTED)
@@ -190,7 +183,7 @@ def find_host_reader(head: bytes) -> Format | None:
     """Return the reader of the host's own lines, if a log is a journal or a syslog."""
     begin = head[:_HEAD].rpartition(b"\n")[0]
     text = begin.decode("utf-8", "replace")
-    return _HOST_LOG if host_lines.looks_like_host_log(text) else None
+    return _HOST_LOG if host_logs.looks_like_host_log(text) else None
 
 
 _METADATA_LOG = Format("metadata log", read_metadata_log)
@@ -217,7 +210,7 @@ def _recognise_headless(head: bytes) -> Format | None:
         return None
     if not told:
         return _OTHER_CONFIGURATION if lines else None
-    return _recognise_lines(told, is_kafka=settings_files.KNOWN.search(head) is not None)
+    return _recognise_lines(told, is_kafka=kafka_tools.KNOWN.search(head) is not None)
 
 
 def _recognise_lines(lines: list[bytes], *, is_kafka: bool) -> Format | None:
