@@ -38,9 +38,9 @@ PLACEHOLDER = re.compile(
     r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
     r"|\$[A-Z_]+"
 )
-# Commands that look only: worth a place while something is still wrong.
+# What looks or asks only: worth a place while something is still wrong.
 LOOKS = re.compile(
-    r"--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
+    r"^Ask |--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
 )
 LOOKS_FOR_OUTAGES = "--unavailable-partitions"
 

@@ -262,9 +262,30 @@ def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: 
     gave_up = finding("F-5", "undelivered-records", "medium", clients=["c"],
                       measures={"records_min": 75})  # fmt: skip
     assert (
-        "No data loss found inside Kafka, but consumers skipped at least 989 records, "
-        "9 records were too large to be written, producers gave up at least 75 records."
+        "No data loss found inside Kafka, but consumers skipped at least 989 records; at least 84 "
+        "records were never written: 9 records too large (b), and at least 75 records given up (c)."
     ) in draw(unclean, skipped, refused, gave_up)
+
+
+def test_what_was_skipped_deleted_or_never_written_is_told_with_its_names(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    told = draw(
+        unclean,
+        finding("F-1", "offset-reset", "medium", clients=["a"], measures={
+            "skipped": 2389, "cause": "delete_records", "topic": "t", "deleted": 3259}),
+        finding("F-2", "offset-reset", "medium", clients=["b"], measures={"skipped": 989}),
+        finding("F-3", "offset-reset", "medium", clients=["c"], measures={
+            "skipped": 0, "skipped_max": 4997}),
+        finding("F-4", "deleted-topic-in-use", "low", measures={"topic": "carts"}),
+        finding("F-5", "undelivered-records", "medium", clients=["d"], measures={
+            "records_min": 75}),
+    )  # fmt: skip
+
+    assert (
+        "but consumers skipped at least 3,378 records (a 2,389, b 989), c skipped up to 4,997 "
+        "more; somebody deleted 3,259 records of t; topic carts was deleted with all records: how "
+        "many is not in the logs; producers gave up at least 75 records (d)."
+    ) in told
 
 
 def test_every_client_that_the_headline_names_is_explained_below(unclean: Path) -> None:
