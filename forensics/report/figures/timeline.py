@@ -47,7 +47,7 @@ MORE = re.compile(r" \+\d+$")
 # Colour, colour of its hatching, words; in place of a colour a letter that stands in bars.
 LegendItem = tuple[str, str, str]
 # The class of letters by their colour.
-LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground", "var(--text)": None}
+LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground", "var(--text)": ""}
 
 
 def draw_timeline(data: TimelineData) -> Figure:
