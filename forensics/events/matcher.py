@@ -20,7 +20,7 @@ from forensics.events.event_columns import (
     shorten,
 )
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
-from forensics.ingest.client_lines import UNNAMED
+from forensics.ingest.embedded_client_lines import UNNAMED
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import FACTS
 

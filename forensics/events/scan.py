@@ -17,16 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.documents.document_reader import DocumentLines, ProbedLines, read_events
-from forensics.events.documents.facts import MAX_WHOLE_BYTES, Line
-from forensics.events.documents.formats import Format, find_host_reader, recognise
-from forensics.events.documents.host_lines import PROBE
 from forensics.events.event_columns import IMPOSSIBLE, Rows, rows_where
 from forensics.events.file_accounts import SEARCHED_BYTES
 from forensics.events.layout_stretches import StretchCounter
+from forensics.events.line_origins import PieceParts
 from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
-from forensics.events.piece_parts import PieceParts
+from forensics.events.support_files.facts import MAX_WHOLE_BYTES, Line
+from forensics.events.support_files.file_kinds import (
+    DocumentLines,
+    Format,
+    ProbedLines,
+    find_host_reader,
+    read_events,
+    recognise,
+)
+from forensics.events.support_files.host_logs import PROBE
 from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
     FilePart,

@@ -9,10 +9,10 @@ from typing import IO
 
 import numpy as np
 
-from forensics.ingest.budget import ZEROS_WEIGH, Budget
 from forensics.ingest.container_accounts import EMPTY, MOST_LISTED, ContainerAccount
 from forensics.ingest.formats import SNIFF_BYTES, name_unread, sniff_format
 from forensics.ingest.packed_files import SAME_NAME, UniqueNames, name_text
+from forensics.ingest.read_limits import ZEROS_WEIGH, Budget
 from forensics.ingest.read_plan import FilePlanner, Split
 from forensics.ingest.tar_reader import TarMember, TarReader
 from forensics.ingest.zip_headers import (

@@ -13,21 +13,21 @@ from functools import partial
 from itertools import chain
 from typing import IO
 
-from forensics.ingest import window_stacks
-from forensics.ingest.budget import DamageError
+from forensics.ingest import window_formats
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview, renew
 from forensics.ingest.packed_files import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.read_counters import ReadCounter, count_reads
+from forensics.ingest.read_limits import DamageError
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.tar_reader import TarReader
-from forensics.ingest.window_stacks import LineJudge, WindowReader
+from forensics.ingest.time_formats import day_in_name
+from forensics.ingest.window_formats import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
-from forensics.ingest.written_times import day_in_name
 from forensics.ingest.zip_headers import ZipEntry, ZipError, read_directory
 from forensics.ingest.zip_reader import open_entry
 from forensics.lib import storage
@@ -323,15 +323,15 @@ def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
     waiting: list[bytes] = []
     size = 0
     for block in blocks:
-        if not waiting and len(block) == window_stacks.WINDOW:
+        if not waiting and len(block) == window_formats.WINDOW:
             yield block
             continue
         waiting.append(block)
         size += len(block)
-        while size >= window_stacks.WINDOW:
+        while size >= window_formats.WINDOW:
             whole = b"".join(waiting)
-            yield whole[: window_stacks.WINDOW]
-            waiting, size = [whole[window_stacks.WINDOW :]], size - window_stacks.WINDOW
+            yield whole[: window_formats.WINDOW]
+            waiting, size = [whole[window_formats.WINDOW :]], size - window_formats.WINDOW
             if not size:
                 waiting = []
     if size:
@@ -341,8 +341,8 @@ def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _thin(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Cut blocks of far too many lines: each line costs memory, however short it is."""
     for block in blocks:
-        if window_stacks.is_crowded(block):
-            size = window_stacks.MOST_LINES
+        if window_formats.is_crowded(block):
+            size = window_formats.MOST_LINES
             yield from (block[at : at + size] for at in range(0, len(block), size))
         else:
             yield block
@@ -377,10 +377,10 @@ def _open_range(split: Split, file: IO[bytes]) -> FilePart:
 
 def _read_window(file: IO[bytes], split: Split, number: int) -> tuple[bytes, bool]:
     """Read one window of the whole file of a split, and say whether it is the last one."""
-    begin = number * window_stacks.WINDOW
-    size = min(window_stacks.WINDOW, split.size - begin)
+    begin = number * window_formats.WINDOW
+    size = min(window_formats.WINDOW, split.size - begin)
     text = b"".join(_read_range(file, split.data_offset + begin, size))
-    return text, begin + window_stacks.WINDOW >= split.size
+    return text, begin + window_formats.WINDOW >= split.size
 
 
 def _read_planned(

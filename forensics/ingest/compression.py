@@ -8,17 +8,16 @@ from __future__ import annotations
 import bz2
 import lzma
 import re
+import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
 from isal import isal_zlib
 
-from forensics.ingest.budget import Budget, DamageError, OutputMeter
 from forensics.ingest.formats import SNIFF_BYTES, sniff_format
-from forensics.ingest.frames import ArrowStream
-from forensics.ingest.gzip_member import ChecksumError, GzipMember
-from forensics.ingest.lzw import LzwStream
+from forensics.ingest.read_limits import Budget, DamageError, OutputMeter
+from forensics.ingest.zstd_lz4 import ArrowStream
 
 _CHUNK = 256 << 10
 # Where members are short, little is read at once: what follows a member is copied at its end.
@@ -288,6 +287,204 @@ class Decompressed:
         return out
 
 
+def decompress(
+    source: Readable, kind: str, budget: Budget | None = None, *, single: bool = False
+) -> Readable:
+    """Open a compressed stream; `single`: what follows its first member is something else."""
+    if kind == "compress":
+        return LzwStream(source, budget)
+    opener = ArrowStream if kind in ARROW_FORMATS else Decompressed
+    return opener(source, kind, budget, single=single)
+
+
+_FIXED = 10
+_TRAILER = struct.Struct("<II")
+_EXTRA, _NAME, _COMMENT, _CRC = 4, 8, 16, 2
+_LONGEST_HEADER = 1 << 20
+
+
+class ChecksumError(Exception):
+    """All of a member was read, and its checksum is another; `rest` follows the member."""
+
+    def __init__(self, why: str, rest: bytes) -> None:
+        super().__init__(why)
+        self.rest = rest
+
+
+class GzipMember:
+    """Decompresses one member; it has the attributes of zlib's own objects."""
+
+    def __init__(self) -> None:
+        """Begin before the header."""
+        self.eof = False
+        self.unused_data = b""
+        self.unconsumed_tail = b""
+        self.needs_input = True
+        self._head: bytes | None = b""
+        self._tail = b""
+        self._raw: Any = isal_zlib.decompressobj(wbits=-15)
+        self._crc = self._size = 0
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        """Return at most `size` bytes of text."""
+        if self._head is not None:
+            self._head += data
+            data = self._take_header()
+            if self._head is not None:
+                return b""
+        if self._raw.eof:
+            self._end(self._tail + data)
+            return b""
+        out: bytes = self._raw.decompress(data, size)
+        self._crc = isal_zlib.crc32(out, self._crc)
+        self._size += len(out)
+        self.unconsumed_tail = self._raw.unconsumed_tail
+        self.needs_input = not self.unconsumed_tail and len(out) < size
+        if self._raw.eof:
+            self.unconsumed_tail = b""
+            if out:
+                # A wrong checksum is told at the next call, when this text is safe.
+                self._tail, self.needs_input = self._raw.unused_data, not self._raw.unused_data
+            else:
+                self._end(self._raw.unused_data)
+        return out
+
+    def _take_header(self) -> bytes:
+        """Return what stands behind the header, once all of it is there."""
+        head = self._head or b""
+        if len(head) < _FIXED:
+            return b""
+        if head[:3] != b"\x1f\x8b\x08":
+            raise zlib.error("incorrect header check")
+        flags, at = head[3], _FIXED
+        if flags & _EXTRA:
+            at += 2 + int.from_bytes(head[at : at + 2], "little")
+        for flag in (_NAME, _COMMENT):
+            if flags & flag:
+                end = head.find(b"\0", at)
+                at = len(head) + 1 if end < 0 else end + 1
+        at += 2 if flags & _CRC else 0
+        if at > len(head):
+            if len(head) > _LONGEST_HEADER:
+                raise zlib.error("header too long")
+            return b""
+        self._head = None
+        return head[at:]
+
+    def _end(self, data: bytes) -> None:
+        """Compare the checksum, once all of it is there."""
+        self._tail, self.needs_input = data, True
+        if len(data) < _TRAILER.size:
+            return
+        crc, size = _TRAILER.unpack_from(data)
+        rest = data[_TRAILER.size :]
+        if crc != self._crc or size != self._size & 0xFFFFFFFF:
+            raise ChecksumError("a wrong checksum", rest)
+        self.eof, self.unused_data = True, rest
+
+
+_MAGIC = b"\x1f\x9d"
+_CLEAR = 256
+_BLOCK_MODE = 0x80
+_LZW_CHUNK = 64 << 10
+# The table of a log needs a few MB; one of a long run of one byte would need gigabytes.
+_TABLE_BYTES = 128 << 20
+
+
+class _Source(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class LzwStream:
+    """A stream that `compress` has written, decompressed."""
+
+    def __init__(self, source: _Source, budget: Budget | None = None) -> None:
+        """Decompress `source`."""
+        self._source = source
+        self._input = b""
+        self._read = 0
+        self._ended = False
+        self._meter = OutputMeter(budget or Budget())
+        self._parts = self._decode()
+        self._ready = b""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes; raises DamageError after the last good one."""
+        if not self._ready:
+            self._ready = next(self._parts, b"")
+        end = len(self._ready) if size < 0 else size
+        out, self._ready = self._ready[:end], self._ready[end:]
+        return out
+
+    def _take(self, size: int) -> bytes:
+        while len(self._input) < size and not self._ended:
+            more = self._source.read(_LZW_CHUNK)
+            self._ended = not more
+            self._read += len(more)
+            self._input += more
+        part, self._input = self._input[:size], self._input[size:]
+        return part
+
+    def _decode(self) -> Iterator[bytes]:
+        head = self._take(3)
+        maxbits = head[2] & 0x1F if len(head) == 3 else 0
+        if head[:2] != _MAGIC or not 9 <= maxbits <= 16:
+            raise DamageError("compress data broken: its header makes no sense")
+        block = bool(head[2] & _BLOCK_MODE)
+        written = 0
+        groups = self._groups(maxbits, block=block)
+        try:
+            while True:
+                parts: list[bytes] = []
+                count = 0
+                for part in groups:
+                    parts.append(part)
+                    count += len(part)
+                    if count >= _LZW_CHUNK:
+                        break
+                out = b"".join(parts)
+                if not out:
+                    return
+                written += len(out)
+                self._meter.take(out, self._read)
+                yield out
+        except DamageError as damage:
+            if parts:
+                yield b"".join(parts)
+            message = str(damage).replace("@", f"after {written} bytes of text")
+            raise DamageError(message) from None
+
+    def _groups(self, maxbits: int, *, block: bool) -> Iterator[bytes]:
+        """Yield the texts of all codes."""
+        first = [bytes([code]) for code in range(256)] + ([b""] if block else [])
+        table, bits, previous, held = list(first), 9, b"", 0
+        while group := self._take(bits):
+            number, mask = int.from_bytes(group, "little"), (1 << bits) - 1
+            codes = len(group) * 8 // bits
+            width = bits
+            for at in range(codes):
+                code = number >> width * at & mask
+                if code == _CLEAR and block:
+                    table, bits, previous, held = list(first), 9, b"", 0
+                    break
+                if code < len(table):
+                    text = table[code]
+                elif code == len(table) and previous:
+                    text = previous + previous[:1]
+                else:
+                    raise DamageError("compress data broken @: a code that nothing defines")
+                yield text
+                if previous and len(table) < 1 << maxbits:
+                    table.append(previous + text[:1])
+                    held += len(previous) + 1
+                    if held > _TABLE_BYTES:
+                        raise DamageError("compress data stopped @: it only repeats one text")
+                previous = text
+                if len(table) == 1 << bits and bits < maxbits:
+                    bits += 1
+                    break
+
+
 DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gzip": GzipMember,
     "deflate": lambda: isal_zlib.decompressobj(wbits=-15),
@@ -299,13 +496,3 @@ DECOMPRESSORS: dict[str, Callable[[], Any]] = {
 ARROW_FORMATS = frozenset(("zstd", "lz4"))
 # The formats of a compressed file; zip has deflate inside.
 COMPRESSIONS = (frozenset(DECOMPRESSORS) | ARROW_FORMATS | {"compress"}) - {"deflate"}
-
-
-def decompress(
-    source: Readable, kind: str, budget: Budget | None = None, *, single: bool = False
-) -> Readable:
-    """Open a compressed stream; `single`: what follows its first member is something else."""
-    if kind == "compress":
-        return LzwStream(source, budget)
-    opener = ArrowStream if kind in ARROW_FORMATS else Decompressed
-    return opener(source, kind, budget, single=single)

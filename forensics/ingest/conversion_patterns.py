@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import ForensicsError
-from forensics.ingest.found_layout import FoundLayout, found_layout
-from forensics.ingest.written_levels import LEVEL
-from forensics.ingest.written_times import MONTH, ZONE, TimeForm, day_in_name
+from forensics.ingest.inferred_layout import FoundLayout, found_layout
+from forensics.ingest.level_formats import LEVEL
+from forensics.ingest.time_formats import MONTH, ZONE, TimeForm, day_in_name
 
 # So long may a pattern be, so many conversion words may it have, and so deep may groups stand.
 _MAX_CHARS, _MAX_WORDS, _MAX_DEPTH = 2000, 64, 8

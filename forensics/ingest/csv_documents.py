@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
+from forensics.ingest.document_records import LineNumbers, Piece, make_piece
+from forensics.ingest.field_inference import Recorder, learn_fields, learn_nodes
 from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import decode_loosely
-from forensics.ingest.learnt_fields import Recorder, learn_fields, learn_nodes
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.ingest.text_buffer import undo_escapes
 

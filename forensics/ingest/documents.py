@@ -22,19 +22,22 @@ from forensics.ingest.csv_documents import (
     find_drawn_table,
     find_table,
 )
-from forensics.ingest.document_pieces import Document, LinedDocument, Piece, line_time
-from forensics.ingest.field_documents import FieldsDocument, find_fields
-from forensics.ingest.json_documents import SECTION, JsonDocument
-from forensics.ingest.json_objects import ObjectReader
-from forensics.ingest.json_wrappers import JsonWrapper, decode_object
-from forensics.ingest.learnt_fields import (
+from forensics.ingest.document_records import Document, LinedDocument, Piece, line_time
+from forensics.ingest.field_inference import (
     GUESSED_ROLE,
     Recorder,
     find_writer_field,
     learn_nodes,
     with_name,
 )
-from forensics.ingest.printed_documents import (
+from forensics.ingest.json_documents import SECTION, JsonDocument
+from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.vertical_documents import FieldsDocument, find_fields
+from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.xml_yaml_documents import (
     RubyDocument,
     XmlDocument,
     YamlDocument,
@@ -42,9 +45,6 @@ from forensics.ingest.printed_documents import (
     looks_like_xml,
     looks_like_yaml,
 )
-from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, PADDING
-from forensics.ingest.wrapper_base import Wrapper
 
 # Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
 _MARK = b"\x01"

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
+from forensics.ingest.document_records import LineNumbers, Piece, make_piece
 from forensics.ingest.json_objects import (
     ObjectReader,
     begins_record,

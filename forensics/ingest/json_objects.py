@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forensics.ingest.client_lines import (
+from forensics.ingest.embedded_client_lines import (
     KAFKAJS,
     THREAD,
     Moment,
@@ -24,8 +24,8 @@ from forensics.ingest.client_lines import (
     keys_of_kafkajs,
     write_client_line,
 )
+from forensics.ingest.time_formats import is_whole_time
 from forensics.ingest.wrapper_base import GUESSED
-from forensics.ingest.written_times import is_whole_time
 
 # Deeper nests hold nothing of a record; no hostile object costs more.
 _MAX_DEPTH = 8

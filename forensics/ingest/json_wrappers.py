@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.ingest.field_inference import GUESSED_ROLE, find_writer_field, learn_fields
 from forensics.ingest.json_objects import ObjectReader, ReadObject, find_line_path
-from forensics.ingest.learnt_fields import GUESSED_ROLE, find_writer_field, learn_fields
 from forensics.ingest.record_starts import MAX_RECORD, PADDING, Bytes
 from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
 from forensics.ingest.wrapper_base import Wrapper

@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from forensics.ingest.found_layout import found_layout
-from forensics.ingest.gap_patterns import gap_form, gap_parts, gap_tokens
+from forensics.ingest.inferred_layout import found_layout
+from forensics.ingest.level_formats import LEVEL, find_levels
+from forensics.ingest.logger_names import PLACE, find_loggers, holds_logger
 from forensics.ingest.message_columns import MESSAGE, LinePattern, MessageStarts
+from forensics.ingest.separator_patterns import gap_form, gap_parts, gap_tokens
+from forensics.ingest.time_formats import TimeForm, choose_order, find_times, form_of
 from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
-from forensics.ingest.written_levels import LEVEL, find_levels
-from forensics.ingest.written_loggers import PLACE, find_loggers, holds_logger
-from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
 
 # A head is looked for in so much of a line.
 _REACH = 400

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from forensics.ingest.client_lines import KAFKAJS_MODULES
-from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_parts
+from forensics.ingest.embedded_client_lines import KAFKAJS_MODULES
+from forensics.ingest.separator_patterns import GapPart, common_prefix, gap_parts
 
 # Nearly all lines have a column; messages alone agree in less.
 _AGREE = 0.95

@@ -27,7 +27,7 @@ from forensics.ingest.record_starts import (
     find_strays,
     match_starts,
 )
-from forensics.ingest.window_stacks import WindowReader
+from forensics.ingest.window_formats import WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32

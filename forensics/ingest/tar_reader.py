@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.formats import TAR_BLOCK
-from forensics.ingest.forward_input import ForwardInput
+from forensics.ingest.pushback_stream import ForwardInput
+from forensics.ingest.read_limits import Budget, DamageError
 from forensics.ingest.tar_headers import (
     CONTINUED,
     PAX,

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import Problem, RuleError, duplicate_ids
-from forensics.ingest.found_layout import FoundLayout
-from forensics.ingest.gap_patterns import gap_parts
+from forensics.ingest.inferred_layout import FoundLayout
 from forensics.ingest.message_columns import LinePattern
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
@@ -28,6 +27,7 @@ from forensics.ingest.record_starts import (
     find_lines,
     match_starts,
 )
+from forensics.ingest.separator_patterns import gap_parts
 from forensics.ingest.text_buffer import (
     TextBuffer,
     gather_texts,

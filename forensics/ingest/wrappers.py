@@ -21,6 +21,7 @@ from forensics.errors import Problem, RuleError
 from forensics.ingest.conversion_patterns import PatternError, read_pattern
 from forensics.ingest.json_objects import ROLES
 from forensics.ingest.json_wrappers import JsonWrapper, PairsWrapper
+from forensics.ingest.level_formats import is_level
 from forensics.ingest.record_starts import Bytes, Flags, Offsets, find_strays
 from forensics.ingest.text_buffer import (
     TextBuffer,
@@ -32,7 +33,6 @@ from forensics.ingest.text_buffer import (
     unescape,
 )
 from forensics.ingest.wrapper_base import GUESSED, Wrapper
-from forensics.ingest.written_levels import is_level
 from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 

@@ -13,9 +13,9 @@ from typing import IO
 
 from isal import isal_zlib
 
-from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import Decompressed, Readable, decompress
-from forensics.ingest.forward_input import ForwardInput
+from forensics.ingest.pushback_stream import ForwardInput
+from forensics.ingest.read_limits import Budget, DamageError
 from forensics.ingest.zip_headers import (
     CENTRAL,
     CENTRAL_HEADER,

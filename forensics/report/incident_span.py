@@ -58,13 +58,13 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     """Return the interval of the incident; None where there is none, or nothing has a time."""
     if not run.incidents:
         return None
-    groups = _group(run, [one for one in drop_standing(run.incidents) if one.start_ms is not None])
+    groups = group_incidents(run.incidents, run.logs_end)
     if not groups:
         return None
     worst = run.incidents[0]
     main = next((group for group in groups if worst in group), groups[0])
-    start, end = _ends(run, main)
-    others = tuple(_ends(run, group) for group in groups if group is not main)
+    start, end = reach_of(main, run.logs_end)
+    others = tuple(reach_of(group, run.logs_end) for group in groups if group is not main)
     if any(is_open(run, one) for one in main):
         return IncidentSpan(start, end, False, tuple(main), others)
     last = _last_lines(run)
@@ -118,11 +118,16 @@ def _quiet_time(one: SavedFinding) -> int:
     return max(QUIET_MS, 2 * (one.end_ms - one.start_ms) // (max(counts) - 1))
 
 
-def _group(run: RunOutput, findings: Sequence[SavedFinding]) -> list[list[SavedFinding]]:
+def group_incidents(
+    findings: Sequence[SavedFinding], logs_end: int | None
+) -> list[list[SavedFinding]]:
+    """Put the findings that belong to one incident together; the text and the figures ask here."""
+    passing = drop_standing([one for one in findings if one.is_incident])
     groups: list[list[SavedFinding]] = []
     reached = 0
-    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
-        start, end = _ends(run, [one])
+    dated = [one for one in passing if one.start_ms is not None]
+    for one in sorted(dated, key=lambda one: (one.start_ms or 0, one.id)):
+        start, end = reach_of([one], logs_end)
         if groups and start <= reached + SAME_INCIDENT_MS:
             groups[-1].append(one)
         else:
@@ -131,11 +136,12 @@ def _group(run: RunOutput, findings: Sequence[SavedFinding]) -> list[list[SavedF
     return groups
 
 
-def _ends(run: RunOutput, findings: Sequence[SavedFinding]) -> tuple[int, int]:
+def reach_of(findings: Sequence[SavedFinding], logs_end: int | None) -> tuple[int, int]:
+    """Return from when to when findings reach; an open one, to the end of the logs."""
     starts = [one.start_ms for one in findings if one.start_ms is not None]
     ends = [one.end_ms for one in findings if one.end_ms is not None]
-    if run.logs_end is not None and any(one.end_ms is None for one in findings):
-        ends.append(run.logs_end)
+    if logs_end is not None and any(one.end_ms is None for one in findings):
+        ends.append(logs_end)
     return min(starts), max([*starts, *ends])
 
 

@@ -19,7 +19,7 @@ from forensics.events.scan import Scanner
 from forensics.ingest.archive_reader import open_parts, open_splitter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_starts import Lines
-from forensics.ingest.window_stacks import WindowReader
+from forensics.ingest.window_formats import WindowReader
 from forensics.lib.text_safety import printable
 from forensics.parsing.layouts import Layout
 

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable
 from random import Random
 
-from tests.events.documents.test_documents import DOCUMENTS as KNOWN_DOCUMENTS
+from tests.events.support_files.test_file_kinds import DOCUMENTS as KNOWN_DOCUMENTS
 from tests.ingest.sample_archives import LOGS, Tree, tarred
 from tests.ingest.wrapped_logs import WRAPS
 

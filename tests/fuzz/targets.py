@@ -21,9 +21,9 @@ from forensics.events.file_accounts import assign_nodes
 from forensics.events.node_map import MappedNode, find_unused, parse_node_map
 from forensics.events.packs import load_rule_set
 from forensics.events.rules import load_rules
-from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Decompressed
 from forensics.ingest.formats import sniff_format
+from forensics.ingest.read_limits import DamageError
 from forensics.lib.yaml_with_lines import FileText, rule_files
 from forensics.parsing.layouts import load_layouts
 from forensics.pipeline import finish_run

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import Decompressed, PeekableStream
 from forensics.ingest.formats import SNIFF_BYTES, sniff_format
 from forensics.ingest.packed_files import UnpackedFile, read_blocks
-from forensics.ingest.text_decoding import DecodedText
+from forensics.ingest.read_limits import Budget, DamageError
+from forensics.ingest.text_buffer import DecodedText
 from forensics.lib.limits import Limits
 from tests.ingest.sample_archives import LOG, tarred, zipped
 

@@ -12,7 +12,7 @@ import pytest
 
 from forensics.errors import ForensicsError
 from forensics.events.packs import load_rule_set, open_packs
-from forensics.ingest import window_stacks
+from forensics.ingest import window_formats
 from forensics.ingest.conversion_patterns import (
     PatternError,
     find_fitting,
@@ -204,7 +204,7 @@ def test_a_file_in_no_known_layout_is_read_by_the_configuration_beside_it(
 def test_where_a_file_is_split_does_not_change_its_stretches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window_stacks, "WINDOW", 16 << 10)
+    monkeypatch.setattr(window_formats, "WINDOW", 16 << 10)
     text = PLAIN + written(RECORDS, PATTERNS["%d{ISO8601} %-5p [%t] %c{2}:%L - %m%n"]) + PLAIN
     path = tmp_path / "broker-1"
     path.mkdir()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.ingest.document_pieces import Document, Piece
+from forensics.ingest.document_records import Document, Piece
 from forensics.ingest.documents import find_document
 from forensics.ingest.json_documents import JsonDocument
 from forensics.ingest.wrapper_detection import shipped_wrappers

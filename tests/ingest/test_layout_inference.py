@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forensics.ingest import window_stacks
+from forensics.ingest import window_formats
 from tests.ingest.scans import Scanned, scan
 from tests.ingest.written_layouts import (
     LAYOUTS,
@@ -186,7 +186,7 @@ def test_where_a_file_is_split_changes_nothing(
     split_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows are as short as splits here, and the layout changes several times."""
-    monkeypatch.setattr(window_stacks, "WINDOW", 16 << 10)
+    monkeypatch.setattr(window_formats, "WINDOW", 16 << 10)
     part = len(RECORDS) // 4
     text = "no log at all\n" * 2_000
     for number, name in enumerate(("thread", "padded level", "bars", "epoch")):

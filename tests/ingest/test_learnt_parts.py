@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from forensics.ingest.field_inference import learn_fields
 from forensics.ingest.json_objects import ObjectReader
-from forensics.ingest.learnt_fields import learn_fields
 from tests.ingest.json_formats import Record, pretty, read_records
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import scan

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forensics.ingest import archive_plan
-from forensics.ingest.budget import Budget
+from forensics.ingest.read_limits import Budget
 from forensics.ingest.read_plan import plan_reading
 from forensics.ingest.tar_reader import TarReader
 from forensics.lib.limits import Limits

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forensics.events.documents.facts import Line, Row, from_millis, state, whole_number
+from forensics.events.support_files.facts import Line, Row, from_millis, state, whole_number
 from forensics.lib.secrets import mask_text
 
 _RULE = "metadata-log"

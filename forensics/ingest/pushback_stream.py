@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from forensics.ingest.budget import DamageError
+from forensics.ingest.read_limits import DamageError
 
 _COPY = 256 << 10
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from forensics.ingest.field_inference import find_writer_field
 from forensics.ingest.json_objects import ReadObject
-from forensics.ingest.learnt_fields import find_writer_field
 from tests.ingest.json_formats import Record, pretty, read_records
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import Scanned, scan

@@ -11,11 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import Problem
-from forensics.ingest.client_lines import MAYBE_CLIENT_LINE, UNNAMED, Moment, write_client_line
+from forensics.ingest.embedded_client_lines import (
+    MAYBE_CLIENT_LINE,
+    UNNAMED,
+    Moment,
+    write_client_line,
+)
+from forensics.ingest.level_formats import write_levels
 from forensics.ingest.text_buffer import TextBuffer, to_buffer
+from forensics.ingest.time_formats import TimeForm, write_times
 from forensics.ingest.wrapper_base import Wrapper
-from forensics.ingest.written_levels import write_levels
-from forensics.ingest.written_times import TimeForm, write_times
 
 # What java.util.logging writes before a message in the line below.
 _LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER", "DEBUG"))

@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.ingest.document_pieces import LinedDocument, Piece, make_piece
+from forensics.ingest.document_records import LinedDocument, Piece, make_piece
+from forensics.ingest.field_inference import Recorder, find_message, learn_nodes, with_name
 from forensics.ingest.json_objects import ObjectReader, is_stamp, is_whole_record
 from forensics.ingest.json_wrappers import decode_loosely
-from forensics.ingest.learnt_fields import Recorder, find_message, learn_nodes, with_name
 from forensics.ingest.record_starts import MAX_RECORD
 
 _FIELD = re.compile(

@@ -21,9 +21,9 @@ from forensics.ingest.json_objects import (
     is_stamp,
     open_typed,
 )
-from forensics.ingest.written_levels import is_level
-from forensics.ingest.written_loggers import is_logger
-from forensics.ingest.written_times import is_whole_time
+from forensics.ingest.level_formats import is_level
+from forensics.ingest.logger_names import is_logger
+from forensics.ingest.time_formats import is_whole_time
 
 __all__ = [
     "GUESSED_ROLE",

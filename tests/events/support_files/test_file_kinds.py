@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.detection.verdict import is_damaged
-from forensics.events.documents.facts import MAX_WHOLE_BYTES
-from forensics.events.documents.formats import recognise
+from forensics.events.support_files.facts import MAX_WHOLE_BYTES
+from forensics.events.support_files.file_kinds import recognise
 from tests.bundles import CRASH_REPORT, OOM_KILLED, pod_yaml, resources
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
 

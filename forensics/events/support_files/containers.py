@@ -1,11 +1,13 @@
-"""Reads what kubectl says of pods, nodes and events, as YAML, JSON or description."""
+"""Reads what kubectl and Docker say of containers: pods, nodes, events, `docker inspect`."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from forensics.events.documents.facts import (
+from forensics.events.support_files.facts import (
     Line,
     Row,
     read_moment,
@@ -15,7 +17,7 @@ from forensics.events.documents.facts import (
 )
 from forensics.lib.lined_documents import Node
 
-_RULE = "kubernetes"
+_K8S_RULE = "kubernetes"
 _MAX_LINE = 4 << 10
 # Variables by which images are told the id of their node.
 NODE_ID_VARIABLES = (
@@ -57,16 +59,16 @@ def read_resources(lines: Iterable[Line]) -> Iterator[Row]:
 
 def _read_pod(pod: Node, lines: Sequence[Line]) -> Iterator[Row]:
     name = pod.get("metadata", "name")
-    facts = {"subject": f"pod {name}", "broker": _broker_of(pod)}
+    facts = {"subject": f"pod {name}", "broker": _broker_of_pod(pod)}
     if host := pod.get("spec", "nodeName"):
         at = read_moment(pod.get("status", "startTime"))
         line = lines[pod.line_of("spec", "nodeName") - 1]
-        yield state(line, "pod_scheduled", _RULE, at, detail=host, **facts)
+        yield state(line, "pod_scheduled", _K8S_RULE, at, detail=host, **facts)
     if (reason := pod.get("status", "reason")) and pod.get("status", "phase") == "Failed":
         line = lines[pod.line_of("status", "reason") - 1]
         says = pod.get("status", "message")
         kind = "pod_evicted" if reason in ("Evicted", "Preempting") else "process_ended"
-        yield state(line, kind, _RULE, _ended_at(pod), error=reason, detail=says, **facts)
+        yield state(line, kind, _K8S_RULE, _ended_at(pod), error=reason, detail=says, **facts)
     for status in pod.each("status", "containerStatuses"):
         yield from _read_container(status, lines, facts)
 
@@ -83,20 +85,20 @@ def _read_container(status: Node, lines: Sequence[Line], facts: Row) -> Iterator
     count = whole_number(status.get("restartCount"))
     if count:
         line = lines[status.line_of("restartCount") - 1]
-        yield state(line, "pod_restarted", _RULE, count=count, detail=container, **facts)
+        yield state(line, "pod_restarted", _K8S_RULE, count=count, detail=container, **facts)
     for which in ("lastState", "state"):
         ended = status.at(which, "terminated")
         if ended is None:
             continue
         key = "reason" if ended.at("reason") else "exitCode"
         yield state(
-            lines[ended.line_of(key) - 1], "process_ended", _RULE,
+            lines[ended.line_of(key) - 1], "process_ended", _K8S_RULE,
             read_moment(ended.get("finishedAt")), error=ended.get("reason") or None,
             value=ended.get("exitCode") or None, detail=container, **facts,
         )  # fmt: skip
 
 
-def _broker_of(pod: Node) -> int | None:
+def _broker_of_pod(pod: Node) -> int | None:
     """Return the id that the pod gives its broker, where it says so."""
     for container in pod.each("spec", "containers"):
         for variable in container.each("env"):
@@ -123,7 +125,7 @@ def _read_event(event: Node, lines: Sequence[Line]) -> Iterator[Row]:
     says = event.get(key)
     line = lines[event.line_of(key) - 1]
     yield state(
-        line, kind, _RULE, at, subject=subject, error=event.get("reason"), detail=says[:500],
+        line, kind, _K8S_RULE, at, subject=subject, error=event.get("reason"), detail=says[:500],
         count=whole_number(event.get("count")),
     )  # fmt: skip
 
@@ -140,7 +142,7 @@ def _read_node(node: Node, lines: Sequence[Line]) -> Iterator[Row]:
         ):
             yield state(
                 lines[condition.line_of("reason") - 1],
-                "host_lost" if kind == "Ready" else "host_short", _RULE,
+                "host_lost" if kind == "Ready" else "host_short", _K8S_RULE,
                 read_moment(condition.get("lastTransitionTime")),
                 subject=f"host {node.get('metadata', 'name')}",
                 error=condition.get("reason") or kind, detail=condition.get("message")[:500],
@@ -169,7 +171,7 @@ def read_description(lines: Iterable[Line]) -> Iterator[Row]:
         elif found := _DESCRIBED_EVENT.match(text):
             if kind := EVENT_KINDS.get(found["reason"]):
                 yield state(
-                    line, kind, _RULE, subject=described.subject, error=found["reason"],
+                    line, kind, _K8S_RULE, subject=described.subject, error=found["reason"],
                     detail=found["says"][:500],
                 )  # fmt: skip
         elif found := _FIELD.match(text):
@@ -193,16 +195,16 @@ class _Described:
             if name == "Name":
                 self.subject, self.container = f"pod {value}", ""
             elif name == "Reason" and value == "Evicted":
-                yield state(line, "pod_evicted", _RULE, subject=self.subject, error=value)
+                yield state(line, "pod_evicted", _K8S_RULE, subject=self.subject, error=value)
             elif name == "Node" and "/" in value:
                 host = value.partition("/")[0]
-                yield state(line, "pod_scheduled", _RULE, subject=self.subject, detail=host)
+                yield state(line, "pod_scheduled", _K8S_RULE, subject=self.subject, detail=host)
         elif name in {"State", "Last State"}:
             yield from self.close()
             self._is_ended = value == "Terminated"
         elif name == "Restart Count" and (count := whole_number(value)):
             facts: Row = {"count": count, "detail": self.container}
-            yield state(line, "pod_restarted", _RULE, subject=self.subject, **facts)
+            yield state(line, "pod_restarted", _K8S_RULE, subject=self.subject, **facts)
         elif self._is_ended and name in {"Reason", "Exit Code", "Finished"}:
             self._ended[name] = line
 
@@ -213,7 +215,7 @@ class _Described:
         cited = ended.get("Reason") or ended.get("Exit Code")
         if cited:
             yield state(
-                cited, "process_ended", _RULE, read_moment(values.get("Finished", "")),
+                cited, "process_ended", _K8S_RULE, read_moment(values.get("Finished", "")),
                 subject=self.subject, detail=self.container,
                 error=values.get("Reason"), value=values.get("Exit Code"),
             )  # fmt: skip
@@ -234,7 +236,7 @@ def read_event_list(lines: Iterable[Line]) -> Iterator[Row]:
         if found and kind:
             what, _, name = found["object"].partition("/")
             yield state(
-                line, kind, _RULE, subject=_subject(what, name), error=found["reason"],
+                line, kind, _K8S_RULE, subject=_subject(what, name), error=found["reason"],
                 detail=found["says"][:500],
             )  # fmt: skip
 
@@ -253,9 +255,90 @@ def read_pod_list(lines: Iterable[Line]) -> Iterator[Row]:
             continue
         subject, count = f"pod {found['name']}", whole_number(found["count"])
         if count:
-            yield state(line, "pod_restarted", _RULE, subject=subject, count=count)
+            yield state(line, "pod_restarted", _K8S_RULE, subject=subject, count=count)
         if found["status"] in ("OOMKilled", "Error", "Evicted", "CrashLoopBackOff"):
             kind = "pod_evicted" if found["status"] == "Evicted" else "process_ended"
-            yield state(line, kind, _RULE, subject=subject, error=found["status"])
+            yield state(line, kind, _K8S_RULE, subject=subject, error=found["status"])
         if found["host"] and found["host"] != "<none>":
-            yield state(line, "pod_scheduled", _RULE, subject=subject, detail=found["host"])
+            yield state(line, "pod_scheduled", _K8S_RULE, subject=subject, detail=found["host"])
+
+
+_DOCKER = "docker"
+
+
+def read_inspection(lines: Iterable[Line]) -> Iterator[Row]:
+    """Read `docker inspect` of one container or of many."""
+    kept, documents = read_tree(lines)
+    for document in documents:
+        for container in document.items or [document]:
+            name = container.get("Name").lstrip("/") or container.get("Id")[:12]
+            facts: Row = {"subject": f"container {name}", "broker": _broker_of_container(container)}
+            count = whole_number(container.get("RestartCount"))
+            if count:
+                line = kept[container.line_of("RestartCount") - 1]
+                yield state(line, "pod_restarted", _DOCKER, count=count, **facts)
+            ended = container.at("State")
+            at = read_moment(container.get("State", "FinishedAt"))
+            if ended is None or at is None:
+                continue
+            was_killed = ended.get("OOMKilled") == "true"
+            code = ended.get("ExitCode")
+            is_running = ended.get("Running") == "true"
+            line = kept[ended.line_of("OOMKilled" if was_killed else "ExitCode") - 1]
+            # While a container runs again, the exit code of its last end is no longer told.
+            yield state(
+                line, "process_ended", _DOCKER, at,
+                error="OOMKilled" if was_killed else ended.get("Error") or None,
+                value=None if is_running else code, **facts,
+            )  # fmt: skip
+
+
+def _broker_of_container(container: Node) -> int | None:
+    for variable in container.each("Config", "Env"):
+        name, _, value = (variable.text or "").partition("=")
+        if name in NODE_ID_VARIABLES:
+            return whole_number(value)
+    return None
+
+
+_EVENT = re.compile(
+    r"^(?P<time>\d{4}-\d\d-\d\dT\S+) container (?P<action>oom|die|kill|stop|restart|health_status"
+    r"[^(]*) (?P<id>[0-9a-f]{12,64}) \((?P<facts>.*)\)$"
+)
+_FACT = re.compile(r"(?P<name>[\w.-]+)=(?P<value>[^,()]*)")
+
+
+def read_events(lines: Iterable[Line]) -> Iterator[Row]:
+    """Read `docker events`, as text or as a JSON object a line."""
+    for line in lines:
+        if line.text.startswith("{"):
+            action, at, facts = _read_json(line.text)
+        elif found := _EVENT.match(line.text):
+            action, at = found["action"], read_moment(found["time"])
+            facts = {one["name"]: one["value"] for one in _FACT.finditer(found["facts"])}
+        else:
+            continue
+        about = {"subject": f"container {facts.get('name', '')}"}
+        if action == "oom":
+            yield state(line, "process_ended", _DOCKER, at, error="OOMKilled", **about)
+        elif action == "die":
+            yield state(line, "process_ended", _DOCKER, at, value=facts.get("exitCode"), **about)
+        elif action in ("kill", "stop"):
+            yield state(line, "pod_stopped", _DOCKER, at, error=facts.get("signal"), **about)
+        elif action.startswith("health_status") and "unhealthy" in action:
+            yield state(line, "probe_failed", _DOCKER, at, **about)
+
+
+def _read_json(text: str) -> tuple[str, int | None, Mapping[str, str]]:
+    try:
+        event: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", None, {}
+    actor = event.get("Actor") if isinstance(event, dict) else None
+    names = actor.get("Attributes") if isinstance(actor, dict) else None
+    if not isinstance(names, dict):
+        return "", None, {}
+    nanos = event.get("timeNano")
+    at = nanos // 1000 if isinstance(nanos, int) and 0 < nanos < 1 << 62 else None
+    facts = {str(name): str(value) for name, value in names.items()}
+    return str(event.get("Action") or event.get("status") or ""), at, facts

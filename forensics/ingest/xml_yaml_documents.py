@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from forensics.ingest.csv_documents import Rows
-from forensics.ingest.document_pieces import LineNumbers, Piece, make_piece
+from forensics.ingest.document_records import LineNumbers, Piece, make_piece
 from forensics.ingest.json_objects import ObjectReader, begins_record
 from forensics.ingest.json_wrappers import decode_loosely
 from forensics.ingest.record_starts import MAX_RECORD

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from forensics.ingest.budget import Budget, DamageError, OutputMeter
+from forensics.ingest.read_limits import Budget, DamageError, OutputMeter
 
 _CHUNK = 256 << 10
 # A read that fails returns nothing, so reads are small.

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.found_layout import FoundLayout, layouts_on_day
+from forensics.ingest.inferred_layout import FoundLayout, layouts_on_day
 from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
 from forensics.ingest.message_columns import MessageStarts
 from forensics.ingest.record_starts import (
