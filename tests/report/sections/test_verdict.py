@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from forensics.history.log_coverage import ENDS_EARLY
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
@@ -164,6 +165,14 @@ def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> Non
         "Not known No logs of broker 1, which led 6 partitions: what happened there is not" in says
     )
     assert "Of all brokers and controllers" not in says
+
+
+def test_logs_that_end_early_are_not_called_missing(unclean: Path) -> None:
+    row = {"node": "broker-1", "role": "broker", "state": "missing", "why": ENDS_EARLY}
+    save(unclean, "coverage", [row])
+    says = draw(unclean, crashed("F-2", 2, 45_000), trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "The logs of broker 1, which led 6 partitions, end early: what happened" in says
 
 
 def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> None:
