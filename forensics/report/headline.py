@@ -58,6 +58,7 @@ MERGED = {
     ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
 }
+TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
 MAX_STORIES = 2
 NO_LOSS = "No data loss found."
@@ -147,9 +148,10 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
     """Say that nothing was lost, and what comes near it."""
     if not is_certain and not loss_would_be_visible(run):
         return "Whether records were lost cannot be told from these logs."
+    by_clients = describe_client_losses(run.findings)
     if cut:
-        return f"No data loss found, but {cut}: {LOST_IF}."
-    by_clients = describe_client_losses(run.incidents)
+        told = f"No data loss found, but {cut}: {LOST_IF}."
+        return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
 
@@ -238,6 +240,10 @@ def _incident(run: RunOutput) -> str:
     if same := merged_findings(run):
         noun, text = MERGED[worst.detector]
         names = list(dict.fromkeys(name for one in same for name in story_names(one)))
+        if all(one.measures.get("suspect") in TOPIC_GONE for one in same):
+            topics = {str(name) for one in same for name in one.measures.get("topics") or ()}
+            gone = f"topics that are not there ({join_names(sorted(topics), 4)})"
+            text = text.replace("partitions that are not there", gone)
         return text.format(count(len(names), noun), join_names(names, 4))
     return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
 

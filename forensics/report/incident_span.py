@@ -27,12 +27,15 @@ STILL = {
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
-# one tell that it is over. As long as a client waits for an answer (request.timeout.ms).
+# one tell that it is over.
 END_WITH_LAST_ERROR = frozenset({
     "authentication-failures", "producer-fatal", "rebalance-storm", "record-too-large",
     "serialization-errors", "undelivered-records", "unreachable-listener",
 })  # fmt: skip
+# As long as a client waits for an answer (request.timeout.ms), or twice as long as it is from one
+# error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
+COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,27 @@ def _cut_short(run: RunOutput, one: SavedFinding, last: Mapping[str, int]) -> di
         return {}
     nodes = (name if name in last else whole_client(name) for name in one.clients)
     ends = {client_name(node): last[node] for node in nodes if node in last}
+    if not ends:
+        # Whoever told of it: clocks of others may be far off.
+        told = {line.file for line in one.evidence}
+        nodes = (row["node"] for row in run.files if row["file"] in told)
+        ends = {client_name(node): last[node] for node in nodes if node in last}
     if not ends and run.logs_end is not None:
         ends = {"": run.logs_end}
-    short = {name: at for name, at in ends.items() if is_stuck or at < one.end_ms + QUIET_MS}
+    quiet = _quiet_time(one)
+    short = {name: at for name, at in ends.items() if is_stuck or at < one.end_ms + quiet}
     if one.detector == "rebalance-storm" and len(short) < len(ends):
         # Members come and go; one that stays tells of the whole group.
         return {}
     return short
+
+
+def _quiet_time(one: SavedFinding) -> int:
+    """Return how long no error may come for it to be over: errors may come at long intervals."""
+    counts = [number for name in COUNTED if isinstance(number := one.measures.get(name), int)]
+    if one.start_ms is None or one.end_ms is None or not counts or max(counts) < 2:
+        return QUIET_MS
+    return max(QUIET_MS, 2 * (one.end_ms - one.start_ms) // (max(counts) - 1))
 
 
 def group_incidents(

@@ -10,7 +10,12 @@ import pyarrow.dataset as ds
 from forensics.detection.kafka_cli import quote
 from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import count, detector_label, join_names, parse_millis
-from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
+from forensics.report.coverage_advice import (
+    ENDING_EARLY,
+    find_log_holes,
+    list_hidden_nodes,
+    unanswered_detectors,
+)
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, client_name
 from forensics.report.headline import (
@@ -38,9 +43,9 @@ PLACEHOLDER = re.compile(
     r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
     r"|\$[A-Z_]+"
 )
-# Commands that look only: worth a place while something is still wrong.
+# What looks or asks only: worth a place while something is still wrong.
 LOOKS = re.compile(
-    r"--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
+    r"^Ask |--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
 )
 LOOKS_FOR_OUTAGES = "--unavailable-partitions"
 
@@ -231,6 +236,9 @@ def missing_nodes(run: RunOutput) -> list[SummaryLine]:
             words, f"Logs {words}:"
         )
         text = f"{verb} {names}{tail}: what happened there is not known."
+        if words == ENDING_EARLY:
+            aside = tail and f"{tail},"
+            text = f"The logs of {names}{aside} end early: what happened there later is not known."
         lines.append(SummaryLine(text, "unseen", "Collect them", is_strong=True))
     return lines
 
