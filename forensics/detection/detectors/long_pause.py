@@ -163,8 +163,9 @@ _DUMPED = re.compile("Heap ?Dump|Heap ?Inspection|ClassHistogram")
 _NOTICED = 20 * SECOND
 _GIVEN_UP = " The cluster gave the broker up {times}, and let it in again without a restart."
 _DUMP = (
-    "Somebody, or -XX:+HeapDumpOnOutOfMemoryError, took a heap dump or a histogram of live objects:"
-    " these stop the JVM. Take them from a broker that leads nothing."
+    "A heap dump or a histogram of live objects stopped the JVM: somebody took it, or the JVM did"
+    " so itself when it ran out of memory (-XX:+HeapDumpOnOutOfMemoryError). Take them only from"
+    " a broker that leads nothing."
 )
 _HEAP = (
     "If full collections are among them, give the heap room (KAFKA_HEAP_OPTS) or find what fills "
