@@ -61,6 +61,8 @@ MERGED = {
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
 MAX_STORIES = 2
+# What begins this close together, people call one moment.
+AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
 
@@ -331,8 +333,11 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
         yield f"{brokers_text(in_turn)} {verb[kind]}{_how_long(members[0])}"
         return
     starts = [one.start_ms for one in members if one.start_ms is not None]
-    within = duration(max(starts) - min(starts)) if starts else ""
-    yield f"{brokers_text(in_turn)} {verb[kind]} in turn within {within}"
+    apart = max(starts) - min(starts) if starts else 0
+    how = f"one after the other within {duration(apart)}"
+    if apart <= AT_ONCE_MS:
+        how = "at the same time"
+    yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
 
 
 def _how_long(finding: SavedFinding) -> str:

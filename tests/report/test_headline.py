@@ -97,8 +97,16 @@ def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
                 crash("F-4", 1, 50_000))  # fmt: skip
 
     assert headline(run) == (
-        "Brokers 1, 2, 3 and 1 crashed in turn within 40 s; 3 partitions unavailable for up to 40 s"
+        "Brokers 1, 2, 3 and 1 crashed one after the other within 40 s; "
+        "3 partitions unavailable for up to 40 s"
     )
+
+
+def test_what_begins_within_a_second_is_told_as_one_moment(unclean: Path) -> None:
+    run = saved(unclean, finding("F-0", "offline-partitions", "high", title="Unavailable"),
+                crash("F-2", 2, 10_000), crash("F-3", 3, 10_057))  # fmt: skip
+
+    assert headline(run).startswith("Brokers 2 and 3 crashed at the same time; ")
 
 
 def test_a_process_that_says_why_it_ended_is_told_so(unclean: Path) -> None:

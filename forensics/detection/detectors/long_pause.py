@@ -172,8 +172,9 @@ _REMOVED = (
     "partitions to others; what it had read and not committed was handled again."
 )
 _DUMP = (
-    "Somebody, or -XX:+HeapDumpOnOutOfMemoryError, took a heap dump or a histogram of live objects:"
-    " these stop the JVM. Take them from a broker that leads nothing."
+    "A heap dump or a histogram of live objects stopped the JVM: somebody took it, or the JVM did"
+    " so itself when it ran out of memory (-XX:+HeapDumpOnOutOfMemoryError). Take them only from"
+    " a broker that leads nothing."
 )
 _HEAP = (
     "If full collections are among them, give the heap room (KAFKA_HEAP_OPTS) or find what fills "

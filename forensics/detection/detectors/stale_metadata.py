@@ -294,11 +294,12 @@ _VERDICTS = {
     "stuck": "Stuck: the errors last to the end of the client's log: it does not find the leader.",
 }
 _UNMOVED = {
-    "transient": "Transient: the errors ended within seconds by themselves. No leader moved behind "
-    "them",
-    "sustained": "Sustained: the errors went on for a while, and no leader moved behind them",
-    "stuck": "Stuck: the errors last to the end of the client's log, and no leader moved behind "
-    "them",
+    "transient": "Transient: the errors ended within seconds by themselves. No leader had moved "
+    "just before",
+    "sustained": "Sustained: the errors went on for a while, though no leader had moved just "
+    "before",
+    "stuck": "Stuck: the errors last to the end of the client's log, though no leader had moved "
+    "just before",
 }
 _REPLICA_AWAY = (
     "Mostly informational: a replica of the partition was not there, which the metadata says; the "

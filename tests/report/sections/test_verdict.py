@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from forensics.history.log_coverage import ENDS_EARLY
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
@@ -163,7 +164,15 @@ def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> Non
     assert (
         "Not known No logs of broker 1, which led 6 partitions: what happened there is not" in says
     )
-    assert "Of all brokers and controllers" not in says
+    assert "Complete: of all brokers" not in says
+
+
+def test_logs_that_end_early_are_not_called_missing(unclean: Path) -> None:
+    row = {"node": "broker-1", "role": "broker", "state": "missing", "why": ENDS_EARLY}
+    save(unclean, "coverage", [row])
+    says = draw(unclean, crashed("F-2", 2, 45_000), trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "The logs of broker 1, which led 6 partitions, end early: what happened" in says
 
 
 def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> None:
@@ -242,7 +251,7 @@ def test_what_is_not_known_is_asked_and_complete_logs_are_no_answer(
 
     assert ("Not known Why broker 3 froze." in says) == asked
     # Which logs are there is a line of its own.
-    assert "Logs Of all brokers and controllers" in says or "damaged" in says
+    assert "Logs Complete: of all brokers" in says or "damaged" in says
 
 
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
@@ -354,7 +363,8 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
     none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
     says = draw(unclean, one, impact=none)
 
-    assert "1 client logged disconnects or retries about that time, for up to 5 s: app-1." in says
+    assert "1 client logged disconnects or retries between 11:38:18 and 11:39:29, for" in says
+    assert "for up to 5 s: app-1; whether because of this is not in the logs." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
 
 
