@@ -240,7 +240,7 @@ def _frozen_consumers(
     where = (pc.field("kind") == "group_member_failed") & pc.field("ts").is_valid()
     where &= pc.field("member").is_valid() & pc.field("group").is_valid()
     columns = (*_COLUMNS, "member", "group", "broker")
-    found = []
+    found: list[ProcessStall] = []
     for row in context.each("events", where, columns):
         start = _start_of_member(context, row["member"], row["group"])
         session = start.number("session.timeout.ms") if start is not None else None
