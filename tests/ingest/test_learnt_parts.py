@@ -97,7 +97,7 @@ FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
     )
     + "</r>\n",
     "a table without a header": lambda some: table(
-        (number, one.millis, *cells(one)[1:], "") for number, one in enumerate(some)
+        (str(number), str(one.millis), *cells(one)[1:], "") for number, one in enumerate(some)
     ),
     "a page with a table": page,
     "a page with text": lambda some: "<html><title>server.log</title><body><pre>\n"
