@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import gc
 import importlib.util
 import io
 import os
@@ -155,6 +156,8 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # Half a second of a run would go into looking for garbage among the modules that it loads.
+    gc.set_threshold(100_000, 50, 100)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
         # Everything is written by then, and Python takes a moment to end.
@@ -363,6 +366,9 @@ def _translate_errors() -> Iterator[None]:
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
         click.echo("interrupted", err=True)
+        # Where Ctrl-C came while a library ran a text as Python, as dataclasses do, Python ends by
+        # the signal whatever the exit code is, unless it runs another such text to its end.
+        exec("pass")  # noqa: S102
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 

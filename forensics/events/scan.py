@@ -24,13 +24,15 @@ from forensics.events.line_origins import PieceParts
 from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.events.support_files.facts import MAX_WHOLE_BYTES, Line
-from forensics.events.support_files.file_kinds import Format, find_host_reader, recognise
-from forensics.events.support_files.host_logs import PROBE
-from forensics.events.support_files.support_file_reader import (
+from forensics.events.support_files.file_kinds import (
     DocumentLines,
+    Format,
     ProbedLines,
+    find_host_reader,
     read_events,
+    recognise,
 )
+from forensics.events.support_files.host_logs import PROBE
 from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
     FilePart,

@@ -26,8 +26,8 @@ _FIELD = re.compile(
 # A field whose value begins with a date; most files have none. A break is found sooner than the
 # beginning of a line.
 _LIKELY = re.compile(
-    rb"\n[ \t]*[A-Za-z_@][\w.@$ /-]{0,60}?[ \t]*(?:=|: +|\| )(?:[A-Z]\w*\()?\W{0,3}[0-9][^\n]{0,24}?"
-    rb"[0-9]:[0-9]{2}:[0-9]{2}"
+    rb"\n[ \t]*[A-Za-z_@][\w.@$ /-]{0,60}?[ \t]*(?:=|: +|\| )(?:[A-Z]\w*\()?\W{0,3}"
+    rb"[0-9][^\n]{0,24}?[0-9]:[0-9]{2}:[0-9]{2}"
 )
 _TYPED = re.compile(rb"[A-Z][A-Za-z]*\(")
 _DIGITS = re.compile(rb"[0-9]+")

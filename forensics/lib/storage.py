@@ -257,9 +257,9 @@ class ObjectStore:
         """Return the names of all objects, in order."""
         return sorted(self._find())
 
-    def _find(self) -> dict[str, Any]:
+    def _find(self, *, is_deep: bool = True) -> dict[str, Any]:
         fs: Any = importlib.import_module("pyarrow.fs")
-        chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
+        chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=is_deep)
         with naming(self._address):
             found = self._store.get_file_info(chosen)
         objects = {one.path[len(self._root) :].lstrip("/"): one for one in found if one.is_file}
@@ -267,9 +267,13 @@ class ObjectStore:
         folders = {name.rpartition("/")[0] for name in objects}
         return {name: one for name, one in objects.items() if name not in folders}
 
-    def states(self) -> dict[str, tuple[int, int]]:
-        """Return the size of each object, and when it was written, by names in order."""
-        return {name: (one.size, one.mtime_ns or 0) for name, one in sorted(self._find().items())}
+    def states(self, *, is_deep: bool = True) -> dict[str, tuple[int, int]]:
+        """Return the size of each object, and when it was written, by names in order.
+
+        Where it is not to go deep, objects in folders are left out.
+        """
+        found = sorted(self._find(is_deep=is_deep).items())
+        return {name: (one.size, one.mtime_ns or 0) for name, one in found}
 
     def size(self, name: str) -> int | None:
         """Return the size of an object; None if it does not exist."""
@@ -374,7 +378,8 @@ def _store(path: str) -> tuple[Any, str]:
         )
     # After the bucket there may be characters that no address may have.
     bucket, slash, inside = rest.partition("/")
-    store, root = _opened(f"{scheme}://{bucket}{question}{options}", path)
+    host = bucket if scheme != "file" else "/"
+    store, root = _opened(f"{scheme}://{host}{question}{options}", path)
     return store, f"{root.rstrip('/')}{slash}{inside}".rstrip("/")
 
 

@@ -329,14 +329,18 @@ def _load_late() -> Iterator[None]:
 
 
 def preload_library(*, with_spark: bool = True) -> None:
-    """Begin to load the library in a thread, while Spark starts."""
+    """Load the library: in a thread while Spark starts, and here where nothing is waited for."""
 
     def load() -> None:
         # The first use loads it again, and then reports why that fails.
         with suppress(Exception):
             _library("pyspark.ml" if with_spark else "pyspark")
 
-    Thread(target=load, name="expectations", daemon=True).start()
+    if with_spark:
+        Thread(target=load, name="expectations", daemon=True).start()
+    else:
+        # Two threads of one Python take turns, which costs each of them more than it gains.
+        load()
 
 
 @contextmanager

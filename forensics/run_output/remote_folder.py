@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from forensics.errors import ForensicsError
+from forensics.lib.folder_lock import FolderHeldError, RemoteLock, lock_address
 from forensics.lib.storage import SCHEMES, ObjectStore, display, is_remote, private_folders
 from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE, read_json
 
@@ -47,7 +48,10 @@ def open_output(place: str | Path) -> Iterator[Path]:
         yield Path(place)
         return
     store = ObjectStore(str(place))
-    with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as scratch:
+    with (
+        lock_address(str(place)) as lock,
+        tempfile.TemporaryDirectory(prefix="kafka-forensics-") as scratch,
+    ):
         folder = Path(scratch)
         _ADDRESSES[folder] = display(str(place)).rstrip("/")
         store.remove(RESULT_FILE)
@@ -57,18 +61,19 @@ def open_output(place: str | Path) -> Iterator[Path]:
             yield folder
         except BaseException:
             # Why it failed is more than that the store cannot be reached, either.
-            with suppress(OSError):
-                _publish(folder, store)
+            with suppress(OSError, FolderHeldError):
+                _publish(folder, store, lock)
             raise
         else:
-            _publish(folder, store)
+            _publish(folder, store, lock)
         finally:
             with suppress(OSError):
                 store.remove_folder(STAGING)
 
 
-def _publish(folder: Path, store: ObjectStore) -> None:
+def _publish(folder: Path, store: ObjectStore, lock: RemoteLock) -> None:
     """Put all files of a run into its place; before the last one is there, none counts."""
+    lock.confirm()
     paths = {name: path for name, path in _list_files(folder) if name != RESULT_FILE}
     if paths:
         # What an earlier run has left; whatever else is there is not ours.
@@ -89,12 +94,20 @@ def _publish(folder: Path, store: ObjectStore) -> None:
 def put_page(folder: Path, address: str, page: Path) -> str:
     """Put a page that was drawn into the copy of an output folder beside the others."""
     store = ObjectStore(address)
-    _put(store, page.name, page)
-    listed = read_json(folder / FILES_FILE) if (folder / FILES_FILE).is_file() else None
-    if listed and page.name in listed["files"]:
-        listed["files"][page.name] = {"bytes": page.stat().st_size, "sha256": _digest(page)}
-        (folder / FILES_FILE).write_text(json.dumps(listed, indent=1) + "\n")
-        _put(store, FILES_FILE, folder / FILES_FILE)
+    with lock_address(address):
+        known = (folder / FILES_FILE).read_bytes() if (folder / FILES_FILE).is_file() else b""
+        there = b"" if store.size(FILES_FILE) is None else store.read(FILES_FILE)
+        if there != known:
+            raise ForensicsError(
+                f"Another run has written to {display(address)} since this page was begun. Draw it"
+                " again."
+            )
+        _put(store, page.name, page)
+        listed = json.loads(known) if known else None
+        if listed and page.name in listed["files"]:
+            listed["files"][page.name] = {"bytes": page.stat().st_size, "sha256": _digest(page)}
+            (folder / FILES_FILE).write_text(json.dumps(listed, indent=1) + "\n")
+            _put(store, FILES_FILE, folder / FILES_FILE)
     return f"{display(address).rstrip('/')}/{page.name}"
 
 

@@ -10,33 +10,29 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import secrets
 import shutil
 import tarfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from forensics.lib.storage import ObjectStore, display
+from forensics.lib.folder_lock import lock_address
+from forensics.lib.storage import ObjectStore
 from forensics.weekly.atomic_commit import SCRATCH
-from forensics.weekly.store_lock import LOCK_FILE, lock_owner, wait_for_lock
 
 _JOURNAL = ".commit.tar"
 _DELETED = "gone.json"
-# Object stores have no locks: a run writes its name and waits whether another one does so, too.
-_SETTLING = 2.0
-# A killed run leaves its name behind; no audit lasts longer than that.
-_LOCK_EXPIRY = 24 * 3600.0
 
 
 @contextmanager
 def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> Iterator[Path]:
     """Yield a folder with the content of a store; its changes are put back if the run succeeds."""
     store = ObjectStore(address)
-    with _lock(store, address, wait, say), TemporaryDirectory(prefix="kafka-forensics-") as scratch:
+    with (
+        lock_address(address, wait, say) as lock,
+        TemporaryDirectory(prefix="kafka-forensics-") as scratch,
+    ):
         folder = Path(scratch)
         _replay_journal(store)
         before = _download(store, folder)
@@ -46,6 +42,7 @@ def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> 
             yield folder
         finally:
             store.remove_folder(SCRATCH)
+        lock.confirm()
         _upload_changes(store, folder, before)
 
 
@@ -107,34 +104,3 @@ def _is_visible(name: str) -> bool:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _lock(
-    store: ObjectStore, address: str, wait: float, say: Callable[[str], None]
-) -> Iterator[None]:
-    own = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
-
-    def try_lock() -> str | None:
-        content = store.read(LOCK_FILE) if store.size(LOCK_FILE) else b""
-        if not content or _is_expired(content):
-            store.put(LOCK_FILE, io.BytesIO(own))
-            time.sleep(_SETTLING)
-            content = store.read(LOCK_FILE)
-        return None if content == own else content.decode("utf-8", "replace")
-
-    advice = f" If it was killed, remove {LOCK_FILE} there."
-    wait_for_lock(try_lock, display(address), wait, say, pause=1.0, advice=advice)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            store.put(LOCK_FILE, io.BytesIO())
-
-
-def _is_expired(lock: bytes) -> bool:
-    try:
-        since = datetime.fromisoformat(json.loads(lock)["since"])
-    except (ValueError, KeyError, TypeError):
-        return True
-    return (datetime.now(UTC) - since).total_seconds() > _LOCK_EXPIRY

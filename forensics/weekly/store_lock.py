@@ -6,18 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from forensics.lib.folder_lock import (
-    LOCK_FILE,
-    lock_owner,
-    name_owner,
-    try_lock,
-    wait_for_lock,
-)
+from forensics.lib.folder_lock import LOCK_FILE, name_owner, try_lock, wait_for_lock
 from forensics.lib.folder_lock import (
     FolderHeldError as StoreHeldError,
 )
 
-__all__ = ["LOCK_FILE", "StoreHeldError", "lock_owner", "lock_store", "wait_for_lock"]
+__all__ = ["LOCK_FILE", "StoreHeldError", "lock_store"]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +40,8 @@ def command() -> None:
         click.echo(f"line {number}")
     Path("written").write_text("whole")
 '''
+
+HERE = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 RAISES = '''\
 """Go wrong."""
@@ -130,6 +133,23 @@ def test_ctrl_c_ends_with_130(jobs: Path) -> None:
     (jobs / "wrong.py").write_text(RAISES.format(what="KeyboardInterrupt"))
 
     assert call(jobs, "wrong").exit_code == 130
+
+
+def test_ctrl_c_ends_with_130_in_whatever_a_library_runs(jobs: Path) -> None:
+    """Python itself would end by the signal, which a program that waits for it tells apart."""
+    text = RAISES.format(what="KeyboardInterrupt").replace("    raise", "    exec('raise")
+    (jobs / "wrong.py").write_text(f"{text.rstrip()}')\n")
+    script = jobs / "_start.py"
+    script.write_text(
+        "from pathlib import Path\nfrom forensics.cli.app import main\n"
+        "main(['wrong'], Path(__file__).parent)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, env=HERE
+    )
+
+    assert (130, "interrupted\n") == (done.returncode, done.stderr)
 
 
 def test_a_command_chooses_its_own_exit_code(jobs: Path) -> None:

@@ -267,6 +267,22 @@ HOSTILE = {
 }
 
 
+@pytest.mark.parametrize("place", ["before the line", "behind the line"])
+def test_a_line_beside_something_nested_deep_is_read(place: str) -> None:
+    """No parser of JSON goes so deep; what the line says is searched for then."""
+    deep, lines = b'"a":' + b"[" * 20_000 + b"]" * 20_000, joined(FEW_LINES)
+    wrapped = docker_json(lines.splitlines()).splitlines()
+    for at in (0, 30, 45):
+        inside = wrapped[at][1:-1]
+        parts = (deep, inside) if place == "before the line" else (inside, deep)
+        wrapped[at] = b"{" + b",".join(parts) + b"}"
+
+    found, whole = read(joined(wrapped)), read(docker_json(lines.splitlines()))
+
+    assert counts(found) == counts(whole)
+    assert told(found) == told(whole)
+
+
 @pytest.mark.parametrize("name", ["colours", "cri", "docker-json"])
 @pytest.mark.parametrize("what", HOSTILE)
 @pytest.mark.parametrize("block", [1 << 16, 4 << 20])

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +16,17 @@ import pytest
 
 from forensics.cli.app import main
 from forensics.errors import ForensicsError
+from forensics.lib import folder_lock
+from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.storage import ObjectStore
 from forensics.run_output.reader import open_run
-from forensics.run_output.remote_folder import fetch, open_output
+from forensics.run_output.remote_folder import fetch, open_output, put_page
 from tests.ingest.object_store import SECRET, Bucket, serving
 
 pytestmark = pytest.mark.slow
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/391-rebalances"
+PATIENCE = 180
 # A command for each way to read a saved run; {out} is where it is.
 COMMANDS = {
     "report": ["report", "{out}", "--html", "{here}/page.html"],
@@ -73,6 +80,8 @@ def test_a_store_gets_what_a_folder_gets(saved: Saved) -> None:
     plain = files_below(saved.folder)
     remote = files_below(saved.bucket.folder / "team/out")
 
+    # What the run has held the folder by, and what holds nothing any more.
+    assert [b""] == [remote.pop(name) for name in list(remote) if name.startswith(".lock-")]
     assert b"old" == remote.pop("notes.txt")
     listed = json.loads(remote.pop("_FILES.json"))
     result = json.loads(remote.pop("_RESULT.json"))
@@ -169,7 +178,87 @@ def test_a_run_that_failed_is_no_output(saved: Saved) -> None:
         fail()
     with pytest.raises(ForensicsError, match="did not finish: no disk"):
         open_run(fetch(address))
-    assert ["_RESULT.json"] == ObjectStore(address).names()
+    names = ObjectStore(address).names()
+    assert ["_RESULT.json"] == [name for name in names if not name.startswith(".lock-")]
+
+
+def begin(address: str) -> subprocess.Popen[str]:
+    """Start a run in a process of its own."""
+    command = [sys.executable, "-m", "forensics", "postmortem", str(SAMPLE), "--engine", "local"]
+    return subprocess.Popen([*command, "-q", "-o", address], stderr=subprocess.PIPE, text=True)
+
+
+def test_of_two_runs_at_once_one_writes_and_the_other_is_told(saved: Saved) -> None:
+    address, folder = saved.bucket.address("contested"), saved.bucket.folder / "contested"
+    ends = []
+    with begin(address) as one, begin(address) as other:
+        for running in (one, other):
+            told = running.communicate(timeout=PATIENCE)[1]
+            ends.append((running.returncode, told))
+
+    assert [0, 1] == sorted(code for code, _ in ends), ends
+    (told,) = (told for code, told in ends if code)
+    assert told.startswith(f"Error: Another run holds s3://{saved.bucket.folder.name}/contested:")
+    assert "Try again when it is done, or name another folder." in told
+    assert SECRET not in told
+    assert open_run(fetch(address)).short_digest == open_run(saved.folder).short_digest
+    assert {0} == {one.stat().st_size for one in folder.glob(".lock-*")}
+
+
+def test_a_killed_run_holds_nothing_for_good(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = saved.bucket.address("killed")
+    folder = saved.bucket.folder / "killed"
+    with begin(address) as running:
+        until = time.monotonic() + PATIENCE
+        while not list(folder.glob(".lock-*")) and time.monotonic() < until:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGKILL)
+    with pytest.raises(ForensicsError, match=r"no output folder of a postmortem"):
+        fetch(address)
+    with begin(address) as second:
+        told = second.communicate(timeout=PATIENCE)[1]
+    assert 1 == second.returncode
+    assert f"process {running.pid} on" in told
+    assert "If it was killed, nobody holds that any more 5 minutes later." in told
+
+    monkeypatch.setattr(folder_lock, "_EXPIRY_SECONDS", 0.5)
+    run("postmortem", str(SAMPLE), "--engine", "local", "-q", "-o", address)
+    assert open_run(fetch(address)).short_digest == open_run(saved.folder).short_digest
+    assert {0} == {one.stat().st_size for one in folder.glob(".lock-*")}
+
+
+def test_who_was_taken_for_dead_writes_nothing(saved: Saved) -> None:
+    address = saved.bucket.address("paused")
+    with pytest.raises(FolderHeldError, match="another one may have written there meanwhile"):
+        write_after_being_replaced(address)
+
+    assert b"of the other" == ObjectStore(address).read("findings.json")
+
+
+def write_after_being_replaced(address: str) -> None:
+    with open_output(address) as folder:
+        store = ObjectStore(address)
+        for name in store.names():
+            store.put(name, io.BytesIO())
+        with open_output(address) as others:
+            (others / "findings.json").write_text("of the other")
+        (folder / "findings.json").write_text("of the one that slept")
+
+
+def test_a_page_is_not_put_into_a_run_that_another_has_replaced(
+    saved: Saved, tmp_path: Path
+) -> None:
+    address = saved.bucket.address("redrawn")
+    copies = []
+    for text in ("one", "two"):
+        with open_output(address) as folder:
+            (folder / "findings.json").write_text(text)
+        copies.append(fetch(address))
+    page = tmp_path / "page.html"
+    page.write_text("a page of the first")
+
+    with pytest.raises(ForensicsError, match=r"Another run has written to s3://\S+/redrawn since"):
+        put_page(copies[0], address, page)
 
 
 def test_an_address_without_a_run_is_said(saved: Saved) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from forensics.lib.storage import ObjectStore
-from forensics.weekly import remote_store
 from forensics.weekly_audit import AuditRequest, audit
 from tests.ingest.object_store import SECRET, serving
 from tests.weekly.audits import Audits, archives_in, ignore_message, open_local_engine
@@ -16,8 +15,7 @@ from tests.weekly.shifted_logs import read_store
 pytestmark = pytest.mark.slow
 
 
-def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_store, "_SETTLING", 0.05)
+def test_logs_and_store_may_be_objects(tmp_path: Path) -> None:
     with serving(tmp_path / "objects") as bucket:
         logs = archives_in(bucket.folder / "given")
         plain = Audits(tmp_path / "plain")

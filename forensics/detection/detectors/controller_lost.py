@@ -10,17 +10,19 @@ from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.controller_losses import (
     ControllerLoss,
+    brokers_gone,
     describe_waiting,
     loss_measures,
     runs_of_losses,
 )
+from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import join_names, quantity, times_text
 from forensics.run_output.findings import Finding
 
 NAME = "controller-lost"
 NEEDS = SERVERS
 # What a line of the controller itself, or of its process, shows.
-_STATED = ("crashed", "resigned")
+_STATED = ("crashed", "no_majority", "resigned")
 _MAX_NAMED = 5
 
 
@@ -35,7 +37,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Finding:
     limits, measures = context.limits[NAME], loss_measures(context, losses)
     # A broker that was lost with its controller is a finding of its own, and so is what it led.
-    is_alone = any(loss.broker is None for loss in losses)
+    is_alone = any(loss.broker is None or loss.before.how == "no_majority" for loss in losses)
     is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
     level = "with_broker" if not is_alone else "long" if is_long else "short"
     first, last = losses[0], losses[-1]
@@ -58,11 +60,14 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         brokers=sorted({loss.broker for loss in losses if loss.broker is not None}),
         measures={"node": first.before.node, "losses": len(losses), **measures},
         explanation=" ".join(loss.sentence for loss in losses[:_MAX_NAMED])
+        + _name_missing(context, losses)
         + describe_waiting(measures)
         + (_EXPLANATION if context.history.context.kraft else _ON_ZOOKEEPER),
         actions=[
             f"{context.commands.controller()}   # which node is it now, in which epoch?",
-            (_DISK if _had_no_disk(context, losses) else _LOOK).format(
+            _VOTERS
+            if all(loss.before.how == "no_majority" for loss in losses)
+            else (_DISK if _had_no_disk(context, losses) else _LOOK).format(
                 nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))
             ),
         ],
@@ -70,6 +75,31 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         f" one; limit: {limits['vacant']} s",
         doubts=["A controller stopped on purpose whose log is missing looks the same."],
     )
+
+
+def _name_missing(context: DetectionContext, losses: Sequence[ControllerLoss]) -> str:
+    """Name the other controllers that were down while nobody was the active one."""
+    missing = {
+        node
+        for loss in losses
+        for node in _controllers_down(context, loss)
+        if node not in (loss.before.node, loss.after.node)
+    }
+    return f" Other controllers that were down then: {join_names(sorted(missing))}." * bool(missing)
+
+
+def _controllers_down(context: DetectionContext, loss: ControllerLoss) -> Iterator[str]:
+    # In a combined quorum each voter is a broker, too.
+    if loss.before.how == "no_majority" and loss.broker is not None:
+        yield from map(broker_node, brokers_gone(context, loss))
+    for node, spans in context.history.lanes.processes.items():
+        if any(
+            span.state in ("crashed", "stopped")
+            and span.begin <= loss.ready_at
+            and (span.end is None or span.end >= loss.begin)
+            for span in spans
+        ):
+            yield node
 
 
 def _had_no_disk(context: DetectionContext, losses: Sequence[ControllerLoss]) -> bool:
@@ -84,6 +114,10 @@ _EXPLANATION = (
 _ON_ZOOKEEPER = (
     " Until then no partition got a new leader, and nobody reacted to brokers that came or went."
     " Partitions with a live leader were served all the time."
+)
+_VOTERS = (
+    "Find out why so many controllers were away at once, and start those that still are: without a"
+    " majority of the voters nobody is the active controller."
 )
 _LOOK = (
     "Find out what happened to {nodes}: exit code, kernel log, GC log, network. Do not restart the"

@@ -30,6 +30,7 @@ _HOW = {
     "crashed": "crashed",
     "paused": "froze",
     "isolated": "was cut off from the other controllers and went on running",
+    "no_majority": "lost the majority of the controllers and resigned",
     "resigned": "resigned",
     "unheard": "stopped answering the other controllers, and the logs do not say why",
 }
@@ -163,7 +164,7 @@ def _is_planned(
 def delayed_failovers(context: DetectionContext, losses: Sequence[ControllerLoss]) -> list[str]:
     """Return the partitions whose leader was gone, and that waited for the next controller."""
     gaps = [
-        (_began(loss) - _CLOCK_SLACK, loss.ready_at + _CATCHING_UP, _gone(context, loss))
+        (_began(loss) - _CLOCK_SLACK, loss.ready_at + _CATCHING_UP, brokers_gone(context, loss))
         for loss in losses[:_MAX_GAPS]
         if loss.lost_at is not None
     ]
@@ -181,7 +182,8 @@ def delayed_failovers(context: DetectionContext, losses: Sequence[ControllerLoss
     })  # fmt: skip
 
 
-def _gone(context: DetectionContext, loss: ControllerLoss) -> set[int]:
+def brokers_gone(context: DetectionContext, loss: ControllerLoss) -> set[int]:
+    """Return the brokers that were away while nobody was the active controller."""
     return {
         absence.broker
         for absence in context.absences

@@ -55,8 +55,9 @@ class ControllerTerm:
     # the node's id; None if nobody was the controller, or the id is not known
     controller: int | None
     span: Span
-    # how it ended: stopped, crashed, paused, isolated, resigned, unheard (others no longer heard of
-    # it, and its own log does not say why); None if no line tells
+    # how it ended: stopped, crashed, paused, isolated, no_majority (too few voters answered it),
+    # resigned, unheard (others no longer heard of it, and its own log does not say why); None if no
+    # line tells
     how: str | None = None
     # whether only those who followed it show it, so that it may have begun before
     is_inferred: bool = False
@@ -356,11 +357,13 @@ def _given_up(term: ControllerTerm, until: int | None, known: TermEvents) -> _En
     for event in known.between(term.span.begin, until):
         if _gives_up(event, term):
             # One that waits for a majority had lost it before.
-            waited = event["duration_ms"] if event["kind"] == "raft_majority_lost" else 0
+            is_alone = event["kind"] == "raft_majority_lost"
+            waited = event["duration_ms"] if is_alone else 0
             at = max(term.span.begin, event["at"] - (waited or 0) * 1000)
             is_earlier = found is None or at < found.at
             if is_earlier and (term.span.end is None or at < term.span.end):
-                found = _Ending(at, "resigned", [evidence_of(event)])
+                how = "no_majority" if is_alone else "resigned"
+                found = _Ending(at, how, [evidence_of(event)])
     return found
 
 

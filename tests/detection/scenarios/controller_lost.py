@@ -106,6 +106,18 @@ SCENARIOS = [
         NAME, "fires", "the same node is elected again after a crash",
         lost(node="controller-1"), [{"measures": {"losses": 1}}],
     ),
+    Scenario(
+        NAME, "fires", "two of three controllers crash, and the one left is elected again",
+        partial(
+            case,
+            offices=[term("broker-1", 1, 0, 100, "no_majority"), term("broker-1", 2, 124, None)],
+            away=[absence(2, "crash", 100), absence(3, "crash", 100)],
+        ),
+        [{
+            "severity": "medium", "brokers": [1],
+            "measures": {"how": ["no_majority"], "longest_s": 24.0},
+        }],
+    ),
     Scenario(NAME, "boundary", "as long as an election takes", lost(gap=5), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "longer", lost(gap=5.1), [{"severity": "medium"}]),
     Scenario(

@@ -286,7 +286,7 @@ def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
 def test_who_has_lost_its_majority_leads_no_more_since_it_last_heard_of_one() -> None:
     lost = said(8, "broker-1", "raft_majority_lost", controller=1, duration_ms=3000)
 
-    assert endings(FIRST, lost, SECOND_ONE) == [("5", "resigned")]
+    assert endings(FIRST, lost, SECOND_ONE) == [("5", "no_majority")]
 
 
 def test_a_controller_that_is_stopped_hands_over() -> None:
