@@ -48,7 +48,8 @@ from forensics.events.packs import (
 )
 from forensics.events.preflight import refuse_other_input
 from forensics.events.scan import preload_patterns
-from forensics.events.zone_changes import settle_midnights, settle_zone_changes
+from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
+from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
@@ -258,6 +259,8 @@ def scan_archives(
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
     settle_midnights(files.values())
+    for placed in tell_placed(place_undated(files.values())):
+        notify(f"times      {placed}")
     for change in settle_zone_changes(files.values()):
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
