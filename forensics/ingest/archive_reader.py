@@ -24,7 +24,7 @@ from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.tar_reader import TarReader
-from forensics.ingest.time_formats import UNDATED, day_in_name
+from forensics.ingest.time_formats import day_in_name
 from forensics.ingest.window_formats import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
@@ -148,8 +148,7 @@ def _open_lines(
     """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
     head, blocks = part.head or b"", part.blocks
     if judge is not None:
-        day = day_in_name(part.file) or UNDATED
-        windows = WindowReader(judge, head, known, part.read_window, day)
+        windows = WindowReader(judge, head, known, part.read_window, day_in_name(part.file))
         options = SplitterOptions(
             offset=part.begin,
             limit=part.limit,
