@@ -33,6 +33,12 @@ from forensics.ingest.field_inference import (
 from forensics.ingest.json_documents import SECTION, JsonDocument
 from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.markup_documents import (
+    HtmlDocument,
+    RtfDocument,
+    looks_like_html,
+    looks_like_rtf,
+)
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.ingest.record_starts import HEAD_BYTES, PADDING
 from forensics.ingest.vertical_documents import FieldsDocument, find_fields
@@ -87,6 +93,8 @@ class Splitter(Protocol):
 
 _PRINTED: tuple[tuple[Callable[[bytes], bool], type[Document]], ...] = (
     (looks_like_xml, XmlDocument),
+    (looks_like_html, HtmlDocument),
+    (looks_like_rtf, RtfDocument),
     (looks_like_ruby, RubyDocument),
     (looks_like_yaml, YamlDocument),
 )

@@ -117,6 +117,11 @@ _FORMS = (
     TimeForm("clock", _CLOCK),
 )
 _BY_ID = {form.id: form for form in _FORMS}
+# What a time holds, whatever its form: a clock, a date and a clock without separators, seconds.
+TIME_HINT = (
+    r"[0-9]:[0-9]{2}:[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}[ .,]|\b1[0-9]{9}"
+    r"|\b20[0-9]{6}[T _-]?[0-9]{6}"
+)
 _FINDER = re.compile(
     r"(?<![0-9A-Za-z:])(?:"
     + "|".join(f"(?P<f{at}>{form.unnamed})" for at, form in enumerate(_FORMS))

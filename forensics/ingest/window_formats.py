@@ -40,7 +40,7 @@ from forensics.ingest.text_buffer import (
     holds_breaks,
     to_buffer,
 )
-from forensics.ingest.time_formats import UNDATED
+from forensics.ingest.time_formats import TIME_HINT, UNDATED
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
@@ -64,12 +64,10 @@ _MAX_STACKS = 4
 _MIN_FOUND = 5
 # Where a time or a level stands near its beginning, a line may be a record.
 _LOOKS = (
-    r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
+    rf"{TIME_HINT}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
     r"|[\[ |](?:trace|debug|info|warn|warning|error|fatal|[TDIWEF])[\] |]|\([\w.$]+\)$|^\{"
 )
-_HEADS = (
-    r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
-)
+_HEADS = rf"{TIME_HINT}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
 _LOOKS_IN = 400
 # What is a record by its looks: a time and a level near its beginning.
 _RECORD = (

@@ -36,6 +36,7 @@ ROUNDED = {
     "two-digit year",
     "unix date",
     "java.util.logging",
+    "level and message in the line below",
 }
 
 
