@@ -179,9 +179,13 @@ def _is_turned(head: bytes) -> bool:
     Two things prove it: lines below a record have a collector's time of their own, or stand above
     the record that they belong to.
     """
-    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    lines = head.split(b"\n")[:-1]
     first, last = (next(filter(None, map(line_time, some)), 0) for some in (lines, lines[::-1]))
-    if first <= last or not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
+    # Of nearly all files no more than two lines are read here.
+    if first <= last:
+        return False
+    lines = [line for line in lines if line.strip()]
+    if not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
         return False
     timed = [line_time(line) is not None for line in lines]
     heads = [bool(_HEAD.search(line, 0, _HEAD_REACH)) for line in lines]
