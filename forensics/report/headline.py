@@ -308,6 +308,8 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
             kind = f"restart {one.measures.get('kind')}"
             # One that ended itself says why in its title.
             kind += "" if "crashed" in one.title or kind != "restart crash" else " by itself"
+        elif one.clients and not one.brokers:
+            kind += " of a client"
         groups.setdefault(kind, []).append(one)
     phrases = [one for kind, members in groups.items() for one in _phrases(run, kind, members)]
     yield from phrases[:MAX_STORIES]
