@@ -260,7 +260,7 @@ _MISSING_LOG = {
     "server": "no server.log: what this process did, its starts and stops, is not here",
 }
 _NOBODY = "no log of this node, though others name it"
-_ENDS_EARLY = "its logs end long before the others'"
+ENDS_EARLY = "its logs end long before the others'"
 _NUMBER = re.compile(r"^(?P<base>.*\.log)\.(?P<number>\d{1,3})(?:\.(?:gz|zst|bz2|xz))?$")
 _HOUR = re.compile(r"^(?P<base>.*\.log)\.(?P<day>\d{4}-\d\d-\d\d)-(?P<hour>\d\d)(?:\.gz)?$")
 _NEAR = 2 * SECOND
@@ -338,7 +338,7 @@ def _gap_rows(node: str, coverage: Coverage, absences: Sequence[Absence]) -> Ite
         evidence = [gap.evidence for gap in gaps[:_MAX_EVIDENCE]]
         yield _row(node, role, state, (begin, end), why=_WHY[state], evidence=evidence)
     if not coverage.reaches_end(node) and not any(one.end is None for one in absences):
-        yield _row(node, role, MISSING, (last, coverage.end), why=_ENDS_EARLY)
+        yield _row(node, role, MISSING, (last, coverage.end), why=ENDS_EARLY)
 
 
 def _rotation_rows(log: Log) -> Iterator[Row]:

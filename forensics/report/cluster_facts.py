@@ -19,6 +19,7 @@ QUORUM_SETTINGS = ("process.roles", "controller.quorum.voters")
 ZOOKEEPER_SETTING = "zookeeper.connect"
 VERSION = re.compile(r"\d+(\.\d+){1,3}(-[A-Za-z0-9.]{1,20})?")
 SHOWN_ID = 8
+ZOOKEEPER = "ZooKeeper"
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,7 @@ class ClusterFacts:
 
 def read_cluster_facts(run: RunOutput) -> ClusterFacts:
     """Read what the whole logs say of the cluster, whatever window of them is shown."""
-    settings = _settings(run)
-    is_quorum = any(settings.get(name) for name in QUORUM_SETTINGS)
-    coordination = "KRaft" if is_quorum else ""
-    if not is_quorum and settings.get(ZOOKEEPER_SETTING):
-        coordination = "ZooKeeper"
+    coordination = _coordination(run)
     servers = [row for row in run.files if row["role"] in ("broker", "controller")]
     # It stands in a heading: what is no version is no word for one.
     versions = {str(row["kafka_version"]) for row in servers}
@@ -60,6 +57,18 @@ def read_cluster_facts(run: RunOutput) -> ClusterFacts:
     return ClusterFacts(
         _cluster_id(run), tuple(sorted(versions, key=natural_key)), coordination, len(brokers)
     )
+
+
+def uses_zookeeper(run: RunOutput) -> bool:
+    """Say whether settings name ZooKeeper, so that brokers have sessions there."""
+    return _coordination(run) == ZOOKEEPER
+
+
+def _coordination(run: RunOutput) -> str:
+    settings = _settings(run)
+    if any(settings.get(name) for name in QUORUM_SETTINGS):
+        return "KRaft"
+    return ZOOKEEPER if settings.get(ZOOKEEPER_SETTING) else ""
 
 
 def _cluster_id(run: RunOutput) -> str:

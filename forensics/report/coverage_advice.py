@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import read_cli
 from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
+from forensics.history.log_coverage import ENDS_EARLY
 from forensics.lib.text_format import count, join_names, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
@@ -19,6 +20,8 @@ from forensics.run_output.reader import Row, RunOutput, short_time
 
 # States of the table of coverage that hide what may have happened; silence hides nothing.
 HIDING_STATES = {"missing": "missing", "rotated": "rotated away", "hidden": "without INFO"}
+# Said of a node some of whose logs are here, but not to the end.
+ENDING_EARLY = "ending early"
 # States that say that something is not there; `down` is no hole.
 HOLE_WORDS = {
     "missing": "missing",
@@ -80,8 +83,9 @@ def list_hidden_nodes(run: RunOutput) -> dict[str, list[str]]:
         return {}
     is_hiding = ds.field("state").isin(list(HIDING_STATES)) & (ds.field("role") != "client")
     nodes: dict[str, set[str]] = {}
-    for row in run.rows("coverage", ("node", "state"), is_hiding):
-        nodes.setdefault(HIDING_STATES[row["state"]], set()).add(str(row["node"]))
+    for row in run.rows("coverage", ("node", "state", "why"), is_hiding):
+        words = ENDING_EARLY if row["why"] == ENDS_EARLY else HIDING_STATES[row["state"]]
+        nodes.setdefault(words, set()).add(str(row["node"]))
     return {words: sorted(names) for words, names in sorted(nodes.items())}
 
 

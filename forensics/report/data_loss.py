@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.text_format import count
+from forensics.lib.text_format import count, join_names, pluralize
+from forensics.report.finding_text import client_name
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import SavedFinding
 
@@ -111,21 +112,90 @@ def sum_clean_truncations(findings: Sequence[SavedFinding]) -> TruncationTotals 
 
 def describe_client_losses(findings: Sequence[SavedFinding]) -> str:
     """Say what did not get into Kafka or out of it, though no broker lost it; empty if nothing."""
-    given_up = _sum_measure(findings, "undelivered-records", "records_min")
-    skipped = _sum_measure(findings, "offset-reset", "skipped")
-    refused = _sum_measure(
-        [one for one in findings if one.measures.get("limit") != "socket.request.max.bytes"],
-        "record-too-large", "records",
-    )  # fmt: skip
-    parts = [f"consumers skipped at least {count(skipped, 'record')}"] if skipped else []
-    parts += [f"{count(refused, 'record')} were too large to be written"] if refused else []
-    parts += [f"producers gave up at least {count(given_up, 'record')}"] if given_up else []
-    return ", ".join(parts)
+    incidents = [one for one in findings if one.is_incident]
+    skips = [one for one in incidents if one.detector == "offset-reset"]
+    parts = [_skipped(skips), *_deleted(findings, skips), _unwritten(incidents)]
+    return "; ".join(part for part in parts if part)
 
 
-def _sum_measure(findings: Sequence[SavedFinding], detector: str, measure: str) -> int:
-    return sum(
-        number
+def _skipped(findings: Sequence[SavedFinding]) -> str:
+    """Say how many records consumers never saw: each with its own number."""
+    known = _numbers(findings, "skipped")
+    bounds = _numbers(findings, "skipped_max")
+    texts = []
+    if known:
+        whose = _by_client(known) if len(known) > 1 else ""
+        texts.append(f"consumers skipped at least {count(sum(known.values()), 'record')}{whose}")
+    for name, most in bounds.items():
+        more = "more" if known else "records"
+        texts.append(f"{name} skipped up to {most:,} {more}")
+    return ", ".join(texts)
+
+
+def _deleted(findings: Sequence[SavedFinding], skips: Sequence[SavedFinding]) -> Iterator[str]:
+    """Say what somebody deleted that clients still used."""
+    topics = {
+        topic: one.measures.get("deleted")
+        for one in skips
+        if one.measures.get("cause") == "delete_records"
+        and isinstance(topic := one.measures.get("topic"), str)
+    }
+    for topic, number in topics.items():
+        much = count(number, "record") if isinstance(number, int) else "records"
+        yield f"somebody deleted {much} of {topic}"
+    gone = sorted(
+        topic
         for one in findings
-        if one.detector == detector and isinstance(number := one.measures.get(measure), int)
+        if one.detector == "deleted-topic-in-use"
+        and isinstance(topic := one.measures.get("topic"), str)
     )
+    if gone:
+        topic, was = pluralize("topic", len(gone)), "were" if len(gone) > 1 else "was"
+        yield (
+            f"{topic} {join_names(gone, 4)} {was} deleted with all records: how many is not in "
+            "the logs"
+        )
+
+
+def _unwritten(findings: Sequence[SavedFinding]) -> str:
+    """Say how many records never got into Kafka: refused for their size, or given up."""
+    sizes = [
+        one
+        for one in findings
+        if one.detector == "record-too-large"
+        and one.measures.get("limit") != "socket.request.max.bytes"
+    ]  # fmt: skip
+    refused = _numbers(sizes, "records")
+    given_up = _numbers(
+        [one for one in findings if one.detector == "undelivered-records"], "records_min"
+    )
+    large = f"{count(sum(refused.values()), 'record')} were too large to be written"
+    left = f"producers gave up at least {count(sum(given_up.values()), 'record')}"
+    if refused and given_up:
+        every = sum(refused.values()) + sum(given_up.values())
+        left = f"at least {count(sum(given_up.values()), 'record')} given up"
+        large = large.replace(" were too large to be written", " too large")
+        parts = f"{large}{_by_client(refused)}, and {left}{_by_client(given_up)}"
+        return f"at least {count(every, 'record')} were never written: {parts}"
+    if refused:
+        return f"{large}{_by_client(refused)}"
+    return f"{left}{_by_client(given_up)}" if given_up else ""
+
+
+def _numbers(findings: Sequence[SavedFinding], measure: str) -> dict[str, int]:
+    """Return a number of each client, the largest first; those without one are left out."""
+    found: dict[str, int] = {}
+    for one in findings:
+        number = one.measures.get(measure)
+        if isinstance(number, int) and number:
+            name = join_names([client_name(name) for name in one.clients])
+            found[name] = found.get(name, 0) + number
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _by_client(numbers: Mapping[str, int]) -> str:
+    """Say whose they are, in parentheses."""
+    if len(numbers) == 1:
+        return f" ({next(iter(numbers))})"
+    named = [f"{name} {number:,}" for name, number in numbers.items() if name]
+    return f" ({join_names(named, 4)})" if named else ""

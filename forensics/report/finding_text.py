@@ -25,6 +25,11 @@ CLIENT_DETECTORS = frozenset({
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
+# Names of files and folders that name no client.
+COMMON_LOGS = frozenset({
+    "app", "application", "client", "console", "log", "main", "output", "stderr", "stdout",
+})  # fmt: skip
+COMMON_FOLDERS = frozenset({"client", "clients", "log", "logs", "app", "apps", "var", "tmp", ""})
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
@@ -73,16 +78,22 @@ def _brokers(finding: SavedFinding) -> str:
 
 
 def client_name(name: str) -> str:
-    """Name a client; one that is known by its file alone, by the end of its path.
+    """Name a client; one that is known by its file alone, by the folder that is its own.
 
     >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
-    ('app-1', 'app-images/client.log')
+    ('app-1', 'app-images')
+    >>> client_name("file:logs/producer.log"), client_name("file:logs/app/orders.log")
+    ('logs/producer.log', 'app/orders.log')
     >>> client_name("app-rd#producer-1")
     'app-rd'
     """
     if not name.startswith("file:"):
         return whole_client(name)
-    return "/".join(name.removeprefix("file:").replace("!", "/").split("/")[-2:])
+    parts = name.removeprefix("file:").replace("!", "/").split("/")[-2:]
+    is_named_by_folder = len(parts) > 1 and parts[0].lower() not in COMMON_FOLDERS
+    if is_named_by_folder and parts[-1].partition(".")[0].lower() in COMMON_LOGS:
+        return parts[0]
+    return "/".join(parts)
 
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:

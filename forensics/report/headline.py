@@ -58,8 +58,11 @@ MERGED = {
     ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
 }
+TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
 MAX_STORIES = 2
+# What begins this close together, people call one moment.
+AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
 
@@ -147,9 +150,10 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
     """Say that nothing was lost, and what comes near it."""
     if not is_certain and not loss_would_be_visible(run):
         return "Whether records were lost cannot be told from these logs."
+    by_clients = describe_client_losses(run.findings)
     if cut:
-        return f"No data loss found, but {cut}: {LOST_IF}."
-    by_clients = describe_client_losses(run.incidents)
+        told = f"No data loss found, but {cut}: {LOST_IF}."
+        return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
 
@@ -238,6 +242,10 @@ def _incident(run: RunOutput) -> str:
     if same := merged_findings(run):
         noun, text = MERGED[worst.detector]
         names = list(dict.fromkeys(name for one in same for name in story_names(one)))
+        if all(one.measures.get("suspect") in TOPIC_GONE for one in same):
+            topics = {str(name) for one in same for name in one.measures.get("topics") or ()}
+            gone = f"topics that are not there ({join_names(sorted(topics), 4)})"
+            text = text.replace("partitions that are not there", gone)
         return text.format(count(len(names), noun), join_names(names, 4))
     return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
 
@@ -300,6 +308,8 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
             kind = f"restart {one.measures.get('kind')}"
             # One that ended itself says why in its title.
             kind += "" if "crashed" in one.title or kind != "restart crash" else " by itself"
+        elif one.clients and not one.brokers:
+            kind += " of a client"
         groups.setdefault(kind, []).append(one)
     phrases = [one for kind, members in groups.items() for one in _phrases(run, kind, members)]
     yield from phrases[:MAX_STORIES]
@@ -323,8 +333,11 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
         yield f"{brokers_text(in_turn)} {verb[kind]}{_how_long(members[0])}"
         return
     starts = [one.start_ms for one in members if one.start_ms is not None]
-    within = duration(max(starts) - min(starts)) if starts else ""
-    yield f"{brokers_text(in_turn)} {verb[kind]} in turn within {within}"
+    apart = max(starts) - min(starts) if starts else 0
+    how = f"one after the other within {duration(apart)}"
+    if apart <= AT_ONCE_MS:
+        how = "at the same time"
+    yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
 
 
 def _how_long(finding: SavedFinding) -> str:

@@ -148,12 +148,19 @@ def figure(
 def render_legend(
     pairs: Iterable[tuple[str, str]], hatched: Iterable[tuple[str, str, str]] = ()
 ) -> Markup | None:
-    """List what each colour of a figure stands for, and each colour with lines of another."""
+    """List what each colour of a figure stands for, and each colour with lines of another.
+
+    In place of a colour there may be a letter that stands in the figure.
+    """
     items = [
         tag("li", tag("span", class_="swatch", style=f"background:{colour}"), words)
         for colour, words in pairs
     ]
     for colour, lines, words in hatched:
+        if colour.isalpha():
+            # A letter that stands in the bars themselves.
+            items.append(tag("li", tag("b", colour, class_="swatch letter"), words))
+            continue
         over = (
             f"repeating-linear-gradient(135deg,{lines} 0 2px,transparent 2px 5px)," if lines else ""
         )

@@ -27,12 +27,15 @@ STILL = {
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
-# one tell that it is over. As long as a client waits for an answer (request.timeout.ms).
+# one tell that it is over.
 END_WITH_LAST_ERROR = frozenset({
     "authentication-failures", "producer-fatal", "rebalance-storm", "record-too-large",
     "serialization-errors", "undelivered-records", "unreachable-listener",
 })  # fmt: skip
+# As long as a client waits for an answer (request.timeout.ms), or twice as long as it is from one
+# error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
+COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,13 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     """Return the interval of the incident; None where there is none, or nothing has a time."""
     if not run.incidents:
         return None
-    groups = _group(run, [one for one in drop_standing(run.incidents) if one.start_ms is not None])
+    groups = group_incidents(run.incidents, run.logs_end)
     if not groups:
         return None
     worst = run.incidents[0]
     main = next((group for group in groups if worst in group), groups[0])
-    start, end = _ends(run, main)
-    others = tuple(_ends(run, group) for group in groups if group is not main)
+    start, end = reach_of(main, run.logs_end)
+    others = tuple(reach_of(group, run.logs_end) for group in groups if group is not main)
     if any(is_open(run, one) for one in main):
         return IncidentSpan(start, end, False, tuple(main), others)
     last = _last_lines(run)
@@ -92,20 +95,39 @@ def _cut_short(run: RunOutput, one: SavedFinding, last: Mapping[str, int]) -> di
         return {}
     nodes = (name if name in last else whole_client(name) for name in one.clients)
     ends = {client_name(node): last[node] for node in nodes if node in last}
+    if not ends:
+        # Whoever told of it: clocks of others may be far off.
+        told = {line.file for line in one.evidence}
+        nodes = (row["node"] for row in run.files if row["file"] in told)
+        ends = {client_name(node): last[node] for node in nodes if node in last}
     if not ends and run.logs_end is not None:
         ends = {"": run.logs_end}
-    short = {name: at for name, at in ends.items() if is_stuck or at < one.end_ms + QUIET_MS}
+    quiet = _quiet_time(one)
+    short = {name: at for name, at in ends.items() if is_stuck or at < one.end_ms + quiet}
     if one.detector == "rebalance-storm" and len(short) < len(ends):
         # Members come and go; one that stays tells of the whole group.
         return {}
     return short
 
 
-def _group(run: RunOutput, findings: Sequence[SavedFinding]) -> list[list[SavedFinding]]:
+def _quiet_time(one: SavedFinding) -> int:
+    """Return how long no error may come for it to be over: errors may come at long intervals."""
+    counts = [number for name in COUNTED if isinstance(number := one.measures.get(name), int)]
+    if one.start_ms is None or one.end_ms is None or not counts or max(counts) < 2:
+        return QUIET_MS
+    return max(QUIET_MS, 2 * (one.end_ms - one.start_ms) // (max(counts) - 1))
+
+
+def group_incidents(
+    findings: Sequence[SavedFinding], logs_end: int | None
+) -> list[list[SavedFinding]]:
+    """Put the findings that belong to one incident together; the text and the figures ask here."""
+    passing = drop_standing([one for one in findings if one.is_incident])
     groups: list[list[SavedFinding]] = []
     reached = 0
-    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
-        start, end = _ends(run, [one])
+    dated = [one for one in passing if one.start_ms is not None]
+    for one in sorted(dated, key=lambda one: (one.start_ms or 0, one.id)):
+        start, end = reach_of([one], logs_end)
         if groups and start <= reached + SAME_INCIDENT_MS:
             groups[-1].append(one)
         else:
@@ -114,11 +136,12 @@ def _group(run: RunOutput, findings: Sequence[SavedFinding]) -> list[list[SavedF
     return groups
 
 
-def _ends(run: RunOutput, findings: Sequence[SavedFinding]) -> tuple[int, int]:
+def reach_of(findings: Sequence[SavedFinding], logs_end: int | None) -> tuple[int, int]:
+    """Return from when to when findings reach; an open one, to the end of the logs."""
     starts = [one.start_ms for one in findings if one.start_ms is not None]
     ends = [one.end_ms for one in findings if one.end_ms is not None]
-    if run.logs_end is not None and any(one.end_ms is None for one in findings):
-        ends.append(run.logs_end)
+    if logs_end is not None and any(one.end_ms is None for one in findings):
+        ends.append(logs_end)
     return min(starts), max([*starts, *ends])
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
 
+from forensics.lib import intervals
+from forensics.lib.node_ids import whole_client
+from forensics.report import theme
+from forensics.report.cluster_facts import uses_zookeeper
+from forensics.report.finding_text import CLIENT_DETECTORS, client_name, short_title
 from forensics.report.incident_span import incident_span
 from forensics.run_output.reader import Row, RunOutput
 
@@ -14,6 +20,10 @@ COLUMNS = ("node", "broker", "state", "started_at", "ended_at")
 # A lane and the line of its election may be this far apart where a clock drifts.
 MAX_EPOCH_DISTANCE_MS = 5000
 MIN_MARGIN_MS = 15_000
+# A client that closes says so; the next start of it, or a line as a member of a group, ends that.
+CLOSING_KINDS = ("group_leaving", "producer_closing")
+STARTING_KINDS = ("kafka_version", "client_setting_seen")
+LIVING_KINDS = ("group_joining", "group_joined", "partitions_assigned")
 # When a controller was elected, which node, and the epoch.
 Election = tuple[int, int | None, int]
 
@@ -28,6 +38,9 @@ class LaneInterval:
     start: int
     end: int
     epoch: int | None = None
+    # what the figure says in place of the state's own word, and when somebody points at it
+    words: str = ""
+    about: str = ""
 
 
 def choose_view(run: RunOutput) -> tuple[int, int] | None:
@@ -59,11 +72,125 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
     for row in run.rows("lanes", COLUMNS, where):
         name = "controller" if role == "controller" else _lane_name(row)
         lanes.setdefault(name, []).append(_lane_interval(row, name, window, elections))
-    return [
+    found = [
         interval
         for name in sorted(lanes, key=name_order)
         for interval in _fill_gaps(lanes[name], window)
     ]
+    if role == "broker" and any(one.state == "fenced" for one in found) and uses_zookeeper(run):
+        found = [
+            replace(one, words=theme.SESSION_LOST) if one.state == "fenced" else one
+            for one in found
+        ]
+    return found
+
+
+def read_client_lanes(run: RunOutput) -> list[LaneInterval]:
+    """Read the lanes of clients, with what was found about each and when it was stopped.
+
+    A client that nobody found fault with runs where its log goes on; where it was closed or its log
+    has ended, it does not.
+    """
+    window = run.window
+    if not window:
+        return []
+    lanes: dict[str, list[LaneInterval]] = defaultdict(list)
+    for lane in read_lanes(run, "client"):
+        lanes[lane.name].append(lane)
+    found = _findings_by_client(run, window)
+    for name in found:
+        if name not in lanes:
+            lanes[name] = [LaneInterval(name, None, "unknown", *window)]
+    closed = _closed_times(run)
+    return [
+        piece
+        for name in sorted(lanes, key=name_order)
+        for piece in _say_more(lanes[name], closed.get(name, ()), found.get(name, ()))
+    ]
+
+
+def _findings_by_client(run: RunOutput, window: tuple[int, int]) -> dict[str, list[LaneInterval]]:
+    """Return what was found about each client, as pieces of its lane."""
+    found: dict[str, list[LaneInterval]] = defaultdict(list)
+    for one in run.incidents:
+        if one.detector not in CLIENT_DETECTORS or one.start_ms is None:
+            continue
+        start, end = one.start_ms, window[1] if one.end_ms is None else one.end_ms
+        for client in one.clients:
+            name = whole_client(client) if not client.startswith("file:") else client_name(client)
+            found[name].append(LaneInterval(
+                name, None, "affected", start, max(start + 1, end), words=short_title(one),
+                about=one.title,
+            ))  # fmt: skip
+    return found
+
+
+def _closed_times(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
+    """Return when the one client of a process was closed and not yet started again."""
+    kinds = (*CLOSING_KINDS, *STARTING_KINDS, *LIVING_KINDS)
+    columns = ("ts", "node", "kind", "client")
+    moments: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    clients: dict[str, set[str]] = defaultdict(set)
+    nodes = {row["node"] for row in run.files if row["role"] == "client" and row["node"]}
+    for row in run.rows("events", columns, ds.field("kind").isin(list(kinds))):
+        if row["ts"] is not None and row["node"] in nodes:
+            at = run.correct_time(row["node"], row["ts"])
+            moments[row["node"]].append((at, row["kind"]))
+            clients[row["node"]] |= {row["client"]} - {None}
+    return {
+        node: list(_between_lives(sorted(told)))
+        for node, told in moments.items()
+        if len(clients[node]) <= 1
+    }
+
+
+def _between_lives(moments: Sequence[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+    closed = None
+    for at, kind in moments:
+        if kind in CLOSING_KINDS:
+            closed = at
+        elif closed is not None:
+            if kind in STARTING_KINDS:
+                yield closed, at
+            closed = None
+
+
+def _say_more(
+    lane: Sequence[LaneInterval], closed: Sequence[tuple[int, int]],
+    found: Sequence[LaneInterval],
+) -> Iterator[LaneInterval]:  # fmt: skip
+    """Cut out of a client's lane when it was closed and what was found, and name its silence."""
+    known = [one for one in lane if one.state != "unknown"]
+    pieces: list[LaneInterval] = []
+    for one in lane:
+        if one.state == "unknown" and known:
+            silence = "no lines yet" if one.start < known[0].start else "log ended"
+            pieces.append(replace(one, words=silence))
+        elif one.state == "healthy":
+            whole = (one.start, one.end)
+            shut = intervals.clip(closed, whole)
+            pieces += (replace(one, state="stopped", start=a, end=b) for a, b in shut)
+            pieces += (replace(one, start=a, end=b) for a, b in intervals.gaps(shut, whole))
+        else:
+            pieces.append(one)
+    # Of a client that cannot reach anybody its lane says as much as what was found.
+    spans = intervals.merge([(one.start, one.end) for one in found])
+    # Nothing reaches over a silence, but where there is no log at all.
+    plain = ("healthy",) if known else ("unknown",)
+    for one in pieces:
+        if one.state in plain:
+            whole = (one.start, one.end)
+            rest = intervals.gaps(intervals.clip(spans, whole), whole)
+            yield from (replace(one, start=a, end=b) for a, b in rest)
+        else:
+            yield one
+    told = [(one.start, one.end) for one in pieces if one.state not in plain]
+    for span in spans:
+        about = [one for one in found if span[0] <= one.start <= span[1]]
+        words = " and ".join(dict.fromkeys(one.words for one in about))
+        hover = "; ".join(dict.fromkeys(one.about for one in about))
+        for start, end in intervals.gaps(intervals.clip(told, span), span):
+            yield replace(about[0], start=start, end=end, words=words, about=hover)
 
 
 def read_controller_terms(run: RunOutput) -> list[LaneInterval]:
@@ -120,9 +247,11 @@ def merge_short_intervals(
     """Join what is too short to be seen, until there are at most so many intervals.
 
     >>> up, down = (LaneInterval("a", 1, state, 0, 5) for state in ("up", "down"))
-    >>> merge_short_intervals([up, replace(down, start=5, end=6), replace(up, start=6, end=7),
-    ...                        replace(down, start=7, end=99)], 3, (0, 99))[1]
-    LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    >>> joined = merge_short_intervals(
+    ...     [up, replace(down, start=5, end=6), replace(up, start=6, end=7),
+    ...      replace(down, start=7, end=99)], 3, (0, 99))[1]
+    >>> joined.state, joined.start, joined.end
+    ('several states', 5, 7)
     """
     length = window[1] - window[0]
     merged, min_length = list(lanes), max(1, length // 1000)

@@ -13,13 +13,13 @@ from typing import Any
 from plotly import graph_objects as go
 from plotly.basedatatypes import BaseTraceType
 
-from forensics.lib.intervals import merge
 from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.lib.time_zone import current_zone, shift_figure
 from forensics.report import theme
-from forensics.report.finding_text import drop_standing, short_title
+from forensics.report.finding_text import short_title
 from forensics.report.html import anchor
+from forensics.report.incident_span import group_incidents, reach_of
 from forensics.report.lane_intervals import LaneInterval, assign_rows
 from forensics.report.partition_groups import PartitionGroup
 from forensics.report.time_bins import Grid, Volume
@@ -52,6 +52,8 @@ MAX_NAME_CHARS = 28
 # would stand on each other.
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
+# The shortest bar of trouble is this part of the width.
+SHORTEST_BAR = 250
 MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 21, 30
 # Room for the axis and its title, below the rows or above them; each line of a legend takes this
 # much more.
@@ -93,6 +95,7 @@ class TimelineData:
     brokers: Sequence[LaneInterval]
     debt: Mapping[str, Sequence[tuple[int, int]]]
     clients: Sequence[LaneInterval] = ()
+    clients_title: str = "Clients"
     partitions: Sequence[LaneInterval] = ()
     holes: Holes = ()
     silences: Sequence[tuple[str, int, int, str]] = ()
@@ -138,8 +141,8 @@ def lane_label(lane: LaneInterval) -> str:
         return f"{mark}led by {lane.broker}"
     if lane.state in theme.OVERLAYS:
         return ""
-    if lane.state != "active":
-        return theme.state_words(lane.state)
+    if lane.words or lane.state != "active":
+        return lane.words or theme.state_words(lane.state)
     node = "node not known" if lane.broker is None else f"node {lane.broker}"
     return node if lane.epoch is None else f"{node}, epoch {lane.epoch}"
 
@@ -302,14 +305,8 @@ def build_rows(
 
 
 def incident_bands(findings: Iterable[SavedFinding], last: int) -> list[Span]:
-    """Return from when to when something was wrong: one shade, however many findings there are."""
-    passing = drop_standing([one for one in findings if one.is_incident])
-    spans = [
-        (one.start_ms, max(one.start_ms, last if one.end_ms is None else one.end_ms))
-        for one in passing
-        if one.start_ms is not None
-    ]
-    return merge(spans)
+    """Return from when to when each incident lasted: the times that the headline names."""
+    return [reach_of(group, last) for group in group_incidents(list(findings), last)]
 
 
 def _incident_band(start: int, end: int) -> Figure:
@@ -384,26 +381,33 @@ def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> go.Sca
 
 def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval]) -> None:
     """Draw the lanes of nodes, one row a node."""
-    # What is laid over other states is drawn after them.
+    # What is laid over other states is drawn after them, and what may be short over what is long.
+    shortest = (sheet.view[1] - sheet.view[0]) // SHORTEST_BAR
     for state in sorted(
-        {lane.state for lane in lanes}, key=lambda one: (one in theme.OVERLAYS, one)
+        {lane.state for lane in lanes},
+        key=lambda one: (one in theme.OVERLAYS, one not in theme.LASTING, one),
     ):
-        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state]), row)
+        own = [lane for lane in lanes if lane.state == state]
+        sheet.add_trace(_lane_trace(own, 0 if state in theme.LASTING else shortest), row)
     sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
 
-def _lane_trace(lanes: Sequence[LaneInterval]) -> go.Bar:
+def _lane_trace(lanes: Sequence[LaneInterval], shortest: int) -> go.Bar:
     state = lanes[0].state
     plain, pattern = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
     fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
-        (lane.start, lane.end, shown(lane.name), shown(lane_label(lane)),
+        # A moment of trouble is a thin bar, not nothing; its words tell how long it was.
+        (lane.start, max(lane.end, lane.start + shortest), shown(lane.name),
+         shown(lane_label(lane)),
          (f"{shown(lane.name)}: {shown(_lane_words(lane))}, {time_text(lane.start)} "
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    trace = bar_trace(bars, fills, pattern, name=shown(theme.state_words(state)), showlegend=False)
+    own = lanes[0].words
+    name = own if own in theme.STATE_MEANINGS else theme.state_words(state)
+    trace = bar_trace(bars, fills, pattern, name=shown(name), showlegend=False)
     if state in theme.OVERLAYS:
         trace.marker = _pattern(pattern, CLEAR) | {"line": {"width": 0}}
         trace.marker.pattern.update(fgcolor=theme.OVERLAYS[state][0], fgopacity=1, solidity=0.4)
@@ -417,7 +421,7 @@ def _lane_words(lane: LaneInterval) -> str:
     if lane.state in ("leader", "unclean leader"):
         unclean = ", elected although not in sync" if lane.state == "unclean leader" else ""
         return f"led by broker {lane.broker}{unclean}"
-    return lane_label(lane)
+    return lane.about or lane_label(lane)
 
 
 def bar_trace(

@@ -41,6 +41,11 @@ def fit_document(document: Document) -> FittedDocument:
         small = _cut_document(document, *limits)
         if len(script_json(small)) <= MAX_PLAIN_CHARS:
             break
+    size, findings = len(script_json(small)), small.get("findings") or ()
+    if size > MAX_PLAIN_CHARS and findings:
+        # The worst findings stand first.
+        kept = max(1, len(findings) * MAX_PLAIN_CHARS // size)
+        small = {**small, "findings": findings[:kept], "findings_left_out": len(findings) - kept}
     return FittedDocument(small, is_whole=False, packed=_pack(text, MAX_PACKED_CHARS))
 
 

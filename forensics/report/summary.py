@@ -146,7 +146,8 @@ def _trigger_sentence(
         when = clock_text(at, span.start)
         parts.append(" ".join(f"{name} {doing}{often} at {when}".split()))
         if again and again.measures.get("freezes_min"):
-            parts[-1] += f" ({again.measures.get('cycles')} of them ended its session)"
+            cycles = again.measures.get("cycles")
+            parts[-1] += f" ({cycles} of these freezes ended the broker's session)"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
@@ -245,12 +246,11 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
+            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if node != "None")
+            one = nodes[0] if len(nodes) == 1 else "a broker"
             yield (
-                "Nobody served the partitions they led until other leaders were elected or they "
-                "came back."
-                if len(_trigger_nodes(run)) > 1
-                else "Nobody served the partitions it led until other leaders were elected or it "
-                "came back."
+                f"The partitions that {one} led had no leader that served them until another was "
+                f"elected or {'that broker' if len(nodes) != 1 else one} came back."
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
@@ -296,8 +296,10 @@ def _unclean_mechanism(run: RunOutput, worst: SavedFinding) -> str:
         begin = f"{names} {verb} unclean elections (`{UNCLEAN_SETTING}=true`)"
     else:
         begin = "No in-sync replica was alive"
-    cut = "; the others then truncated what it did not have" if _has_loss(rows) else ""
-    return f"{begin}, so {elected} although it was not in sync{cut}."
+    leader = brokers_text(leaders) if len(leaders) == 1 else "the new leader"
+    cut = f"; the other replicas then truncated what {leader} did not have"
+    was = "they were" if len(leaders) > 1 else "it was"
+    return f"{begin}, so {elected} although {was} not in sync{cut if _has_loss(rows) else ''}."
 
 
 def _has_loss(rows: Iterable[PartitionLoss]) -> bool:
@@ -463,9 +465,11 @@ def _clients_nearby(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]
     if lengths:
         names = join_names([client_name(name) for name in sorted(lengths)], 4)
         long = duration(max(lengths.values()))
+        first, last = clock_text(around.start, span.start), clock_text(span.end, span.start)
         yield SummaryLine(
-            f"{count(len(lengths), 'client')} logged disconnects or retries about that time, for "
-            f"up to {long}: {names}.", "clients", "Clients",
+            f"{count(len(lengths), 'client')} logged disconnects or retries between {first} and "
+            f"{last}, for up to {long}: {names}; whether because of this is not in the logs.",
+            "clients", "Clients",
         )  # fmt: skip
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
 from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import count, detector_label, join_names, parse_millis
-from forensics.report.coverage_advice import find_log_holes, list_hidden_nodes, unanswered_detectors
+from forensics.report.coverage_advice import (
+    ENDING_EARLY,
+    find_log_holes,
+    list_hidden_nodes,
+    unanswered_detectors,
+)
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, client_name
 from forensics.report.headline import (
@@ -38,9 +44,9 @@ PLACEHOLDER = re.compile(
     r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
     r"|\$[A-Z_]+"
 )
-# Commands that look only: worth a place while something is still wrong.
+# What looks or asks only: worth a place while something is still wrong.
 LOOKS = re.compile(
-    r"--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
+    r"^Ask |--describe\b|\bdescribe\b|\bget /|GetOffsetShell|kafka-get-offsets|^(cat|grep) "
 )
 LOOKS_FOR_OUTAGES = "--unavailable-partitions"
 
@@ -74,14 +80,24 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
             during += clock_text(max(ends), min(starts))
         what = during or " the lost records"
         offsets = {row.lost_from for row in certain}
-        beyond = f"offset {offsets.pop():,}" if len(offsets) == 1 and None not in offsets else (
-            "the first lost offset"
-        )  # fmt: skip
         yield SummaryLine(
-            f"Have the producers of {join_names(topics)} send again{what}; reset consumers whose "
-            f"committed offset is beyond {beyond}.", finding.id, "Offsets and commands",
+            f"Have the producers of {join_names(topics)} send again{what}; {_reset(offsets)}.",
+            finding.id, "Offsets and commands",
         )  # fmt: skip
         return
+
+
+def _reset(offsets: AbstractSet[int | None]) -> str:
+    """Say which consumers have to be reset, by the first offsets that were lost.
+
+    >>> _reset({7000})
+    'reset consumers whose committed offset is above 7,000'
+    """
+    if offsets == {0}:
+        return "reset all its consumers: the log begins anew at offset 0"
+    if len(offsets) == 1 and (first := next(iter(offsets))) is not None:
+        return f"reset consumers whose committed offset is above {first:,}"
+    return "reset consumers whose committed offset is above the first lost one of their partition"
 
 
 def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:
@@ -215,8 +231,9 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     servers = join_names([count(number, role) for role, number in nodes.items() if number])
     if not servers:
         return []
-    others = f", and of {count(clients, 'client')}" if clients else ""
-    text = f"Of all brokers and controllers that the lines name ({servers}){others}."
+    others = f"; and of {count(clients, 'client')}" if clients else ""
+    kinds = "brokers and controllers" if nodes["controller"] else "brokers"
+    text = f"Complete: of all {kinds} that any line names ({servers}){others}."
     return [SummaryLine(text, "coverage", "Coverage")]
 
 
@@ -231,6 +248,9 @@ def missing_nodes(run: RunOutput) -> list[SummaryLine]:
             words, f"Logs {words}:"
         )
         text = f"{verb} {names}{tail}: what happened there is not known."
+        if words == ENDING_EARLY:
+            aside = tail and f"{tail},"
+            text = f"The logs of {names}{aside} end early: what happened there later is not known."
         lines.append(SummaryLine(text, "unseen", "Collect them", is_strong=True))
     return lines
 

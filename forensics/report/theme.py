@@ -20,6 +20,8 @@ GREYS = ("#8A94A0", "#A3ACB6", "#6D7782")
 MAX_COLOURS = 8
 # Nobody leads, nothing runs; no file tells; the edge of every mark, seen on light and dark.
 NONE, LACKING, HATCH = "var(--none)", "var(--lacking)", "#8a929b"
+# No line tells: quiet in the light and in the dark.
+UNKNOWN = "var(--unknown)"
 UNCLEAN = "#d32f2f"
 # How bad it is, in colours that no broker has.
 BAD, WORSE, WORST = "#9b86cf", "#a0691f", "#c2185b"
@@ -32,40 +34,48 @@ STATE = {
     "fenced": ("#c9b6d9", "-"),
     "stopping": ("#d9c7a3", "|"),
     "stopped": ("#7b8794", ""),
-    "crashed": (NONE, "x"),
+    "crashed": ("#c62828", "x"),
     "paused": ("#8c6bb1", "+"),
     "isolated": ("#5a7fb0", "+"),
     "recovering": ("#8fcfae", "."),
     "healthy": ("#d5ebe0", ""),
     "stale": ("#e69f00", "|"),
     "disconnected": ("#d55e00", "x"),
+    "affected": ("#f4a6a0", "\\"),
     "vacant": ("#ffffff", "x"),
     "several states": ("#9aa3ad", "+"),
     "deposed": (UNCLEAN, "x"),
-    "unknown": ("#e3e5e8", "/"),
+    "unknown": (UNKNOWN, "/"),
     # of partitions
     "no leader": (NONE, "x"),
     # laid over other states
     "not served": ("#ffffff", "/"),
     "vanished": ("#ffffff", "/"),
 }
+# What a broker is in without its controller: under ZooKeeper nobody is fenced.
+SESSION_LOST = "session lost"
 # What the figures call a state, and what a legend says of it, where its name does not say enough.
 STATE_WORDS = {
     "paused": "frozen",
     "isolated": "cut off",
     "stale": "retrying",
-    "healthy": "connected",
+    "healthy": "running",
 }
 STATE_MEANINGS = {
     "recovering": "recovering (loads its logs)", "stopping": "stopping (clean shutdown)",
-    "fenced": "fenced (by the controller)", "unknown": "unknown (no lines)",
-    "vacant": "vacant (no active controller)",
+    "fenced": "fenced (by the controller)", SESSION_LOST: "session lost (with ZooKeeper)",
+    "unknown": "unknown (no lines)", "vacant": "vacant (no active controller)",
+    "healthy": "running (no lost connection logged)",
+    "stale": "retrying (leader or topic not found)",
+    "affected": "finding about a client",
 }  # fmt: skip
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
     "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
-    "vanished": (NONE, "last line to first disconnect: crashed in between"),
+    "vanished": (NONE, "crashed in this time (last line to first disconnect)"),
 }
+# What needs no eye to find it: all else is drawn over these.
+LASTING = frozenset({"up", "healthy", "leader", "unknown", "stopped", "active"})
 
 
 def state_words(state: str) -> str:
@@ -142,6 +152,8 @@ def _tinted(colour: str, tint: int) -> str:
 
 def text_colour(colour: str) -> str:
     """Choose black or white letters for a bar of a colour, whichever is read more easily."""
+    if colour == UNKNOWN:
+        return "var(--text)"
     if colour.startswith("var("):
         return "var(--ground)"
     return "#000000" if contrast(colour, "#000000") > contrast(colour, "#ffffff") else "#ffffff"

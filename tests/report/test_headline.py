@@ -97,8 +97,16 @@ def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
                 crash("F-4", 1, 50_000))  # fmt: skip
 
     assert headline(run) == (
-        "Brokers 1, 2, 3 and 1 crashed in turn within 40 s; 3 partitions unavailable for up to 40 s"
+        "Brokers 1, 2, 3 and 1 crashed one after the other within 40 s; "
+        "3 partitions unavailable for up to 40 s"
     )
+
+
+def test_what_begins_within_a_second_is_told_as_one_moment(unclean: Path) -> None:
+    run = saved(unclean, finding("F-0", "offline-partitions", "high", title="Unavailable"),
+                crash("F-2", 2, 10_000), crash("F-3", 3, 10_057))  # fmt: skip
+
+    assert headline(run).startswith("Brokers 2 and 3 crashed at the same time; ")
 
 
 def test_a_process_that_says_why_it_ended_is_told_so(unclean: Path) -> None:
@@ -195,6 +203,32 @@ def test_what_ends_with_the_logs_of_its_clients_is_not_called_over(unclean: Path
 
     save(unclean, "files", [file(name, "client", role="client") for name in ("app-a", "app-b")])
     assert "11:39:29 UTC (40.7 s), over. " in verdict_sentence(load_run(run.folder))
+
+
+def test_errors_at_long_intervals_need_a_longer_quiet(unclean: Path) -> None:
+    """Three errors in 40 s are 20 s apart: 40 s without one tell that it is over."""
+    for often, quiet, is_over in ((3, 39_000, None), (3, 42_000, True), (30, 31_000, True)):
+        one = finding("F-1", "record-too-large", "medium", clients=["app-a"],
+                      measures={"records": often})  # fmt: skip
+        run = saved(unclean, one)
+        save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + quiet))])
+
+        span = incident_span(load_run(run.folder))
+        assert span is not None
+        assert span.is_over == is_over
+
+
+def test_a_client_without_a_name_is_compared_with_who_told_of_it(unclean: Path) -> None:
+    """The last line of all logs may be that of a clock far ahead."""
+    told = file("broker-1", "server", last_ts=at(BACK + 5_000))
+    ahead = file("app-b", "client", role="client", last_ts=at(BACK + 3_600_000))
+    lines = [{"file": told["file"], "line": 7, "text": "refused"}]
+    run = saved(unclean, finding("F-1", "authentication-failures", "medium", evidence=lines))
+    save(unclean, "files", [told, ahead])
+
+    assert "is over is not known: the logs of broker-1 end at" in verdict_sentence(
+        load_run(run.folder)
+    )
 
 
 def test_what_a_client_never_came_back_from_is_not_called_over(unclean: Path) -> None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, in_topics, partition_name
 from forensics.detection.shared.absence_causes import (
+    absences_by_zookeeper,
     death_reasons,
     failed_starts,
     host_wide_absences,
@@ -114,6 +115,7 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
     }
     reasons = death_reasons(context)
     common = host_wide_absences(context) | no_quorum_absences(context)
+    common |= absences_by_zookeeper(context)
     reporting = _index_by_broker(findings)
     for absence in context.absences:
         if (absence.broker, absence.begin) in common:

@@ -12,6 +12,7 @@ from forensics.detection.shared.absence_causes import (
     death_reasons,
     failed_starts,
     host_wide_absences,
+    lost_its_session,
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
@@ -51,8 +52,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         key = absence.broker, absence.begin
         if key in rolled and not absence.start_failed:
             continue
-        # What hung or was cut off has a finding of its own: long-pause, isolated-broker.
-        if key not in reported and absence.kind not in ("pause", "isolated"):
+        # What hung, was cut off or lost its session has a finding of its own: long-pause,
+        # isolated-broker, session-expiry.
+        told = absence.kind in ("pause", "isolated") or lost_its_session(context, absence)
+        if key not in reported and not told:
             yield _finding(context, absence, is_host_wide=key in host_wide)
     for broker in sorted({absence.broker for absence in context.absences}):
         yield from _find_repeated_stops(context, broker)

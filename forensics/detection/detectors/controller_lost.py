@@ -15,6 +15,7 @@ from forensics.detection.shared.controller_losses import (
     loss_measures,
     runs_of_losses,
 )
+from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import join_names, quantity, times_text
 from forensics.run_output.findings import Finding
 
@@ -77,15 +78,28 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
 
 
 def _name_missing(context: DetectionContext, losses: Sequence[ControllerLoss]) -> str:
-    """Say which voters were away where a combined quorum lost its majority: they are brokers."""
+    """Name the other controllers that were down while nobody was the active one."""
     missing = {
-        broker
+        node
         for loss in losses
-        if loss.before.how == "no_majority" and loss.broker is not None
-        for broker in brokers_gone(context, loss) - {loss.broker}
+        for node in _controllers_down(context, loss)
+        if node not in (loss.before.node, loss.after.node)
     }
-    names = join_names([f"broker-{broker}" for broker in sorted(missing)])
-    return f" Away then, as brokers and as controllers: {names}." if missing else ""
+    return f" Other controllers that were down then: {join_names(sorted(missing))}." * bool(missing)
+
+
+def _controllers_down(context: DetectionContext, loss: ControllerLoss) -> Iterator[str]:
+    # In a combined quorum each voter is a broker, too.
+    if loss.before.how == "no_majority" and loss.broker is not None:
+        yield from map(broker_node, brokers_gone(context, loss))
+    for node, spans in context.history.lanes.processes.items():
+        if any(
+            span.state in ("crashed", "stopped")
+            and span.begin <= loss.ready_at
+            and (span.end is None or span.end >= loss.begin)
+            for span in spans
+        ):
+            yield node
 
 
 def _had_no_disk(context: DetectionContext, losses: Sequence[ControllerLoss]) -> bool:

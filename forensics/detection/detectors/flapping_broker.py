@@ -175,7 +175,7 @@ def _actions(
     return [
         *look,
         *start,
-        f"{context.commands.under_replicated()}   # does it hold its replicas in sync now?",
+        f"{context.commands.under_replicated()}   # are all replicas on broker {broker} in sync?",
         _SPARE.format(broker=broker)
         if run[-1].end is None or not rebalances_itself(context)
         else _SPARE_AUTO.format(broker=broker, interval=rebalance_interval(context)),
@@ -333,8 +333,8 @@ _VERBS = {
 _EXPLANATIONS = {
     "crash": "Broker {broker} crashed {cycles} times: no shutdown is logged before its log ends and"
     " begins anew.",
-    "froze": "Broker {broker} froze {cycles} times: it logged nothing, lost its session, and went "
-    "on without a restart.",
+    "froze": "Broker {broker} froze {cycles} times: each time the broker logged nothing, lost its "
+    "session, and went on without a restart.",
     "pause": "Broker {broker} lost its session {cycles} times and came back without a restart: its "
     "process froze (a long pause, a stalled disk, a frozen host), or it was cut off from the "
     "controller.",

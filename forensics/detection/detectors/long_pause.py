@@ -89,11 +89,15 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     ]  # fmt: skip
     evidence += [line for absence in fenced for line in absence.evidence]
     spans = [(stall.node, stall.begin, stall.end) for stall in run]
+    roles = {file["node"]: file["role"] for file in context.visibility.files}
+    clients = [name for name in nodes if roles.get(name) == "client"]
     by_collector = stated or (not is_host and gc_logs_cover(context, spans))
     by_gc = "" if by_collector else "by a garbage collection that no log here shows, "
     explained = (
         _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]].format(by_gc=by_gc)
     )
+    if clients and not is_host:
+        explained += _REMOVED
     if fenced and not is_host:
         explained += _GIVEN_UP.format(times=times_text(len(fenced)))
         explained += say_in_sync_again(context, fenced[-1])
@@ -106,6 +110,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
         evidence,
         stated=stated,
         brokers=sorted(broker_ids(nodes)),
+        clients=clients,
         measures={
             "node": ", ".join(nodes),
             "longest_ms": round(longest * 1000),
@@ -162,9 +167,14 @@ _DUMPED = re.compile("Heap ?Dump|Heap ?Inspection|ClassHistogram")
 # The cluster notices a process that hangs when its session is over.
 _NOTICED = 20 * SECOND
 _GIVEN_UP = " The cluster gave the broker up {times}, and let it in again without a restart."
+_REMOVED = (
+    " Its group's coordinator heard no heartbeat for session.timeout.ms, removed it and gave its "
+    "partitions to others; what it had read and not committed was handled again."
+)
 _DUMP = (
-    "Somebody, or -XX:+HeapDumpOnOutOfMemoryError, took a heap dump or a histogram of live objects:"
-    " these stop the JVM. Take them from a broker that leads nothing."
+    "A heap dump or a histogram of live objects stopped the JVM: somebody took it, or the JVM did"
+    " so itself when it ran out of memory (-XX:+HeapDumpOnOutOfMemoryError). Take them only from"
+    " a broker that leads nothing."
 )
 _HEAP = (
     "If full collections are among them, give the heap room (KAFKA_HEAP_OPTS) or find what fills "

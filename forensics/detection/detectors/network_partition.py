@@ -11,12 +11,15 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.isr_changes import (
     IsrShrink,
     ShrinkRun,
+    find_last_caught_up,
     find_recovery,
     find_shrink_runs,
+    read_lag_times,
 )
 from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import MILLISECOND, SECOND, to_iso
+from forensics.lib.whole_numbers import whole_number
 from forensics.run_output.findings import Finding
 
 NAME = "network-partition"
@@ -25,6 +28,7 @@ NEEDS = LogRequirements(("broker",), ("server",))
 # A fetch that is not answered is given up after replica.socket.timeout.ms, 30 s.
 _WAITING = 45 * SECOND
 _MAX_WAITS = 10
+_DEFAULT_LAG_MS = 30_000
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -66,12 +70,13 @@ def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
     recovery = find_recovery(context, run.partitions, run.begin, run.end)
     end = context.logs_end if recovery.still_short else recovery.recovered_at
     waits = _read_waits(context, one, other, run)
+    begin, since = _begin(context, run, (one, other))
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
         f"Brokers {one} and {other} could not reach each other: each dropped the other from ISRs,"
         f" {quantity(len(names), 'partition')}",
-        run.begin,
+        begin,
         max(run.end, end),
         [*run.first, *waits],
         stated=False,
@@ -82,11 +87,9 @@ def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
             "shrinks": run.count,
             "partitions": len(names),
             "timeouts": len(waits),
+            "dropped_from": to_iso(run.begin),
         },
-        explanation=f"Broker {one} led partitions and dropped broker {other}, broker {other} led"
-        f" others and dropped broker {one}, at the same time; nobody else dropped either, and both"
-        " kept their sessions. A broker that is slow or hangs is dropped by all leaders: this is"
-        " the link between the two. Until a follower is dropped, acks=all writes wait for it.",
+        explanation=_EXPLANATION.format(one=one, other=other, since=since),
         actions=[
             _CHECK.format(one=one, other=other),
             f"{context.commands.under_replicated()}   # are all replicas in sync again?",
@@ -94,6 +97,24 @@ def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
         why=f"{run.pairs[one, other]} drops one way and {run.pairs[other, one]} the other way;"
         f" {context.limits[NAME]['each']} each way are more than chance",
         doubts=["Listeners that only these two use for each other may be what is broken."],
+    )
+
+
+def _begin(context: DetectionContext, run: ShrinkRun, pair: tuple[int, int]) -> tuple[int, str]:
+    """Return when the link broke, as far as lines tell it, and how that is known."""
+    times = [value for text in read_lag_times(context) if (value := whole_number(text))]
+    lag = max(times, default=_DEFAULT_LAG_MS) * MILLISECOND
+    # Leaders look each half of it for followers that lag for longer.
+    heard = find_last_caught_up(context, run, pair, 2 * lag)
+    dropped = to_iso(run.begin)[11:-1]
+    if heard is not None:
+        return heard, (
+            f"The last that either read from the other was at {to_iso(heard)[11:-1]}, as the lines"
+            f" of the drops say: they came replica.lag.time.max.ms later, from {dropped} on."
+        )
+    return run.begin, (
+        f"The link broke between {to_iso(run.begin - 2 * lag)[11:-1]} and {dropped}: a follower is"
+        " dropped only when it has lagged for replica.lag.time.max.ms."
     )
 
 
@@ -110,6 +131,12 @@ def _read_waits(context: DetectionContext, one: int, other: int, run: ShrinkRun)
     return sorted(rows, key=by_time)[:_MAX_WAITS]
 
 
+_EXPLANATION = (
+    "Broker {one} led partitions and dropped broker {other} from their ISRs, broker {other} led "
+    "others and dropped broker {one}, at the same time; nobody else dropped one of the two, and "
+    "both kept their sessions. {since} A broker that is slow or hangs is dropped by all leaders: "
+    "this is the link between the two. Until a follower is dropped, acks=all writes wait for it."
+)
 _CHECK = (
     "Check the path between brokers {one} and {other} in both directions (nc -vz, MTU, firewall, "
     "security group, routes): other nodes reach both."

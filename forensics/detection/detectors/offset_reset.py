@@ -9,13 +9,19 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
+from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
+    DetectionContext,
+    Row,
+    by_time,
+    in_topics,
+)
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.arrow_io import is_any_of
-from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND
+from forensics.lib.text_format import count
+from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "offset-reset"
@@ -23,7 +29,8 @@ NEEDS = CLIENTS
 _OUT = "OFFSET_OUT_OF_RANGE"
 _RANGE = "position_out_of_range"
 _CUT = ("consumer_saw_truncation", "client_truncation_seen")
-_MISSING, _RESET, _DEAD = "position_missing", "position_reset", "group_dead"
+_MISSING, _RESET = "position_missing", "position_reset"
+_DEAD, _EMPTY = "group_dead", "group_empty"
 _BY = ["node", "client", "group", "topic"]
 _VALUES = ["kind", "error", "partition", "position", "count"]
 _MAX_LINES = 100
@@ -43,6 +50,12 @@ class _Reset:
     # how many records were skipped, and read again
     skipped: int = 0
     again: int = 0
+    # how many were skipped at most, where the position that was lost is not told
+    skipped_max: int | None = None
+    # how many records somebody deleted on purpose, by their offsets
+    deleted: int | None = None
+    # when the group was last there
+    left_at: int | None = None
     partitions: list[str] = field(default_factory=list)
     lines: list[Row] = field(default_factory=list)
 
@@ -68,7 +81,9 @@ def _find_resets(context: DetectionContext) -> list[_Reset]:
         for session in _drop_repeated(sessions)
     ]
     _follow(context, resets)
-    resets += _find_expired_groups(context)
+    expired = _find_expired_groups(context)
+    _bound_skipped(context, expired)
+    resets += expired
     _find_causes(context, resets)
     return sorted(resets, key=lambda reset: (reset.session.begin, repr(reset.session.subject)))
 
@@ -142,25 +157,65 @@ def _find_expired_groups(context: DetectionContext) -> list[_Reset]:
     where = (pc.field("kind") == _DEAD) & pc.field("group").is_valid() & pc.field("ts").is_valid()
     for row in context.each("events", where, [*EVIDENCE_COLUMNS, "group"]):
         dead[row["group"]] = min(dead.get(row["group"], row), row, key=by_time)
+    empty: dict[str, Row] = {}
+    where = (pc.field("kind") == _EMPTY) & is_any_of("group", dead) & pc.field("ts").is_valid()
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, "group"]):
+        if row["at"] <= dead[row["group"]]["at"]:
+            empty[row["group"]] = max(empty.get(row["group"], row), row, key=by_time)
 
     def keep(row: Row) -> bool:
         """Return True if the group had been dropped before."""
         return row["group"] in dead and bool(dead[row["group"]]["at"] <= row["at"])
 
     gap, where = context.limits[NAME]["gap"], pc.field("kind") == _MISSING
-    return [
-        _Reset(
-            session,
-            "offsets_expired",
-            partitions=_partition_names(session),
-            lines=[dead[session.subject[2]]],
-        )
-        for session in find_sessions(context, where, _BY, gap, _VALUES, keep=keep)
-    ]
+    found = []
+    for session in find_sessions(context, where, _BY, gap, _VALUES, keep=keep):
+        group = session.subject[2]
+        left = [empty[group]] if group in empty else []
+        reset = _Reset(session, "offsets_expired", partitions=_partition_names(session))
+        reset.lines, reset.left_at = [*left, dead[group]], left[0]["at"] if left else None
+        found.append(reset)
+    return found
+
+
+def _bound_skipped(context: DetectionContext, resets: Sequence[_Reset]) -> None:
+    """Bound what groups skipped whose offsets are gone, by where they had begun before."""
+    groups = {reset.session.subject[2]: reset for reset in resets}
+    if not groups or not context.visibility.has_kinds(_RESET):
+        return
+    begun: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    where = (pc.field("kind") == _RESET) & is_any_of("group", groups) & pc.field("ts").is_valid()
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, *_BY, *_VALUES]):
+        if row["position"] is not None and row["partition"] is not None:
+            begun[row["group"], row["topic"], row["partition"]].append(row)
+    near = round(context.limits[NAME]["near"] * SECOND)
+    for reset in resets:
+        session, steps = reset.session, list[int | None]()
+        _, _, group, topic = session.subject
+        for partition in session.values("partition"):
+            rows = sorted(begun[group, topic, partition], key=by_time)
+            before = [row for row in rows if row["at"] < session.begin]
+            after = [row for row in rows if session.begin <= row["at"] <= session.end + near]
+            reset.lines += [*before[-1:], *after[:1]]
+            both = bool(before and after)
+            steps.append(after[0]["position"] - before[-1]["position"] if both else None)
+        known = [max(step, 0) for step in steps if step is not None]
+        if known and len(known) == len(steps):
+            reset.skipped_max = sum(known)
 
 
 def _find_causes(context: DetectionContext, resets: Sequence[_Reset]) -> None:
-    """Look up why each position was not there any more."""
+    """Look up why each position was not there any more, and how much was deleted on purpose."""
+    _find_deletions(context, resets)
+    for reset in resets:
+        if reset.cause == "delete_records":
+            _count_deleted(context, reset)
+        elif reset.cause == "unknown" and _was_cut(context, reset):
+            reset.cause = "truncation"
+
+
+def _find_deletions(context: DetectionContext, resets: Sequence[_Reset]) -> None:
+    """Find the deletion that went beyond each position."""
     by_topic: dict[str, list[_Reset]] = defaultdict(list)
     for reset in resets:
         if reset.cause == "unknown" and reset.session.subject[3]:
@@ -177,8 +232,6 @@ def _find_causes(context: DetectionContext, resets: Sequence[_Reset]) -> None:
         if id(reset) in first:
             row = first[id(reset)]
             reset.cause, reset.lines = _cause(row), [row, *reset.lines]
-        elif reset.cause == "unknown" and _was_cut(context, reset):
-            reset.cause = "truncation"
 
 
 def _read_deletions(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
@@ -189,6 +242,28 @@ def _read_deletions(context: DetectionContext, topics: Sequence[str]) -> Iterato
     for row in context.each("events", where & pc.field("ts").is_valid(), columns):
         if context.is_live(row):
             yield row
+
+
+def _count_deleted(context: DetectionContext, reset: _Reset) -> None:
+    """Count what was deleted on purpose: from where each log began to where it begins since."""
+    topic = str(reset.session.subject[3])
+    moved: dict[int, list[Row]] = defaultdict(list)
+    for row in _read_deletions(context, [topic]):
+        if row["kind"] != "topic_deleted" and row["position"] is not None:
+            moved[row["partition"]].append(row)
+    where = in_topics([topic]) & (pc.field("election") == "initial")
+    new = {row["partition"] for row in context.each("leadership", where, ["topic", "partition"])}
+    deleted = []
+    for partition, rows in sorted(moved.items()):
+        # The log of a topic that was created here began at 0; all replicas say the same.
+        begin = 0 if partition in new else None
+        for row in sorted(rows, key=lambda row: (row["position"], *by_time(row))):
+            if _cause(row) == "delete_records" and row["position"] != begin:
+                deleted.append(None if begin is None else row["position"] - begin)
+                reset.lines.append(row)
+            begin = row["position"]
+    if deleted and None not in deleted:
+        reset.deleted = sum(number for number in deleted if number is not None)
 
 
 def _concerns(row: Row, reset: _Reset, near: int) -> bool:
@@ -236,11 +311,12 @@ def _finding(context: DetectionContext, reset: _Reset) -> Finding:
     node, client, group, topic = session.subject
     name = client or node or "unknown"
     evidence = [*session.first, *reset.lines]
+    deleted = count(reset.deleted, "record") if reset.deleted else "records"
     return context.finding(
         NAME,
         context.limits[NAME][_limit(reset)],
         f"{name} lost its position in {topic or 'a topic'} and {_what(reset)}"
-        f"{_CAUSES[reset.cause][0]}",
+        f"{_CAUSES[reset.cause][0].format(deleted=deleted)}",
         session.begin,
         session.end,
         evidence,
@@ -255,6 +331,8 @@ def _finding(context: DetectionContext, reset: _Reset) -> Finding:
             "times": session.count,
             "skipped": reset.skipped,
             "read_again": reset.again,
+            "skipped_max": reset.skipped_max,
+            "deleted": reset.deleted,
         },
         explanation=f"{_CAUSES[reset.cause][1]} {_END['fails' if reset.fails else 'resets']}",
         actions=_actions(context, reset),
@@ -273,12 +351,14 @@ def _what(reset: _Reset) -> str:
     if reset.fails:
         return "stops"
     if reset.skipped:
-        return f"skipped {quantity(reset.skipped, 'record')}"
+        return f"skipped {count(reset.skipped, 'record')}"
+    if reset.skipped_max:
+        return f"skipped up to {count(reset.skipped_max, 'record')}"
     if reset.again and reset.cause == "topic_recreated":
         return "starts over"
     if reset.again:
-        return f"reads {quantity(reset.again, 'record')} again"
-    return "went on elsewhere"
+        return f"reads {count(reset.again, 'record')} again"
+    return "went on elsewhere (records skipped or read again: not known how many)"
 
 
 def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
@@ -286,13 +366,26 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
     commands = [context.commands.group(group)] if group else []
     if topic:
         commands.append(context.commands.begin_offsets(topic))
-    if reset.fails and group and topic:
+    whom = quote(client or "the consumer")
+    if reset.cause == "offsets_expired":
+        whom = f"group {quote(group or 'of the consumer')}"
+    named = f"topic {quote(topic)}" if topic else "the topic"
+    about = _CAUSES[reset.cause][2].format(whom, topic=named)
+    if not (group and topic):
+        return [*commands, about][:3]
+    if reset.fails:
         command = context.commands.reset_offsets(group, topic)
-        return [
-            f"{command}   # while the group is stopped: goes on at the first record left",
-            *commands,
-        ]
-    return [*commands, _CAUSES[reset.cause][2].format(quote(client or "the consumer"))][:3]
+        return [f"{command}   # {_STOPPED} the first record left; {_EXECUTE}", *commands, about]
+    if reset.left_at is not None and reset.skipped_max:
+        since = to_iso(reset.left_at).removesuffix("Z")
+        command = context.commands.reset_offsets(group, topic, f"--to-datetime {since}")
+        back = f"{_STOPPED} where it stopped, to read what it skipped; {_EXECUTE}"
+        return [f"{command}   # {back}", about, *commands]
+    return [*commands, about][:3]
+
+
+_STOPPED = "while the group is stopped: back to"
+_EXECUTE = "this only shows the offsets, --execute in place of --dry-run sets them"
 
 
 def _why(reset: _Reset) -> str:
@@ -328,12 +421,12 @@ _CAUSES = {
             "What the consumer was to read next had already been deleted by retention: it was away "
             "for longer, or is slower, than the topic keeps records."
         ),
-        "Raise retention.ms or retention.bytes of the topic above the longest time {} may be away.",
+        "Raise retention.ms or retention.bytes of {topic} above the longest time {} may be away.",
     ),
     "delete_records": (
-        ": somebody deleted records",
+        ": somebody deleted {deleted}",
         "Somebody deleted the records up to an offset beyond the consumer's position.",
-        "Ask who ran kafka-delete-records while {} was reading.",
+        "Ask who ran kafka-delete-records on {topic} while {} was reading.",
     ),
     "offsets_expired": (
         ": the offsets of its group had expired",

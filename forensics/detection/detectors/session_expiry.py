@@ -17,6 +17,7 @@ from forensics.detection.shared.event_sessions import Outage, Recoveries, find_o
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions, windows
+from forensics.lib.text_format import join_names
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -102,9 +103,14 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         if outage.seconds >= limits["unreachable"]
     ]
     lives = context.events(*_LIFE) if outages else []
+    groups: dict[bool, list[Outage]] = {False: [], True: []}
     for outage in outages:
         own = [row for row in lives if row["node"] in outage.nodes]
-        yield _unreachable_finding(context, outage, own)
+        groups[_is_stopping(outage, own, limits["gap"])].append(outage)
+    for outage in groups[True]:
+        yield _unreachable_finding(context, [outage], is_stopping=True)
+    for together in sessions(groups[False], lambda one: one.begin, _TOGETHER, lambda one: one.end):
+        yield _unreachable_finding(context, together, is_stopping=False)
 
 
 def _read_connections(context: DetectionContext) -> Recoveries:
@@ -406,31 +412,39 @@ def _refused_finding(
     )
 
 
-def _unreachable_finding(
-    context: DetectionContext, outage: Outage, lives: Sequence[Row]
-) -> Finding:
-    """Build the finding on a ZooKeeper that is gone, or was only stopped first."""
-    limits = context.limits[NAME]
-    [node] = outage.nodes
+def _is_stopping(outage: Outage, lives: Sequence[Row], gap: float) -> bool:
+    """Return True if the broker was being stopped as it lost ZooKeeper."""
     stops = [row["at"] for row in lives if row["kind"] == "process_stopping"]
     before = [row["kind"] for row in lives if row["at"] <= outage.begin]
     # Who began to stop before, and did not end since, stops still.
-    is_stopping = before[-1:] == ["process_stopping"]
-    is_stopping |= any(outage.begin - limits["gap"] * SECOND <= at <= outage.end for at in stops)
-    is_refused = outage.kinds["zookeeper_unreachable"] > 0
+    return before[-1:] == ["process_stopping"] or any(
+        outage.begin - gap * SECOND <= at <= outage.end for at in stops
+    )
+
+
+def _unreachable_finding(
+    context: DetectionContext, outages: Sequence[Outage], *, is_stopping: bool
+) -> Finding:
+    """Build the finding on a ZooKeeper that is gone, or was only stopped first."""
+    limits = context.limits[NAME]
+    nodes = sorted({node for outage in outages for node in outage.nodes})
+    longest = max(outage.seconds for outage in outages)
+    is_refused = any(outage.kinds["zookeeper_unreachable"] > 0 for outage in outages)
     what = "could not reach ZooKeeper" if is_refused else "got no answer from ZooKeeper"
-    length, attempts = f"{outage.seconds:.1f} s", sum(outage.kinds.values())
+    attempts = sum(sum(outage.kinds.values()) for outage in outages)
     kind = "stopped_first" if is_stopping else "unreachable"
+    names, length = join_names(nodes), f"{longest:.1f} s"
+    most = "up to " if len(outages) > 1 else ""
     return context.finding(
         NAME,
         limits["stopping" if is_stopping else "down"],
-        f"ZooKeeper was stopped before {node}, which tried to reach it for {length}"
+        f"ZooKeeper was stopped before {names}, which tried to reach it for {length}"
         if is_stopping
-        else f"{node} {what} for {length}",
-        outage.begin,
-        outage.end,
-        outage.first,
-        measures=_measures(kind, node, outage.seconds, attempts=attempts),
+        else f"{names} {what} for {most}{length}",
+        min(outage.begin for outage in outages),
+        max(outage.end for outage in outages),
+        [line for outage in outages for line in outage.first],
+        measures=_measures(kind, ", ".join(nodes), longest, attempts=attempts),
         explanation=_ORDER if is_stopping else _DOWN if is_refused else _MUTE,
         actions=["Stop brokers first, ZooKeeper last; start them the other way round."]
         if is_stopping

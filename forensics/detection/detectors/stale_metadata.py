@@ -20,7 +20,7 @@ from forensics.detection.shared.stale_metadata_assessment import (
 )
 from forensics.detection.shared.stale_metadata_episodes import EpisodeLimits, find_episodes
 from forensics.detection.shared.stale_metadata_words import advise
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import join_names, pluralize, quantity
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
@@ -129,7 +129,8 @@ def _finding(
         episode.begin,
         episode.end,
         evidence,
-        stated=False,
+        # A broker's answer states that a topic is not there.
+        stated=assessment.is_topic_gone,
         brokers=account.asked,
         partitions=sorted(episode.partitions),
         clients=sorted(episode.clients),
@@ -174,14 +175,19 @@ def _measures(
         "recovered": False if assessment.verdict == "stuck" else account.recovered,
         "stable": account.is_stable,
         "explained_by": None,
-    }
+    } | ({"meant": assessment.meant} if assessment.meant else {})
 
 
 def _title(assessment: Assessment) -> str:
     """Describe the episode in one line."""
     episode, suspect = assessment.episode, assessment.suspected
     behind = _SUSPECTS[suspect] if suspect is not None else _CAUSES[assessment.cause]
-    if assessment.bursts > 1:
+    behind += f"; is {assessment.meant} meant?" if assessment.meant else ""
+    if assessment.bursts == 1 and assessment.is_topic_gone:
+        what = f"{quantity(episode.errors, 'error')} in {episode.seconds:g} s for topic "
+        what += join_names(sorted(episode.topics))
+        what += ", to the end of its log" if assessment.verdict == "stuck" else ""
+    elif assessment.bursts > 1:
         what = f"{assessment.bursts} bursts, {episode.errors} stale-metadata errors"
         what += ", too often" if assessment.frequent else f", all {assessment.verdict}"
     else:
@@ -215,7 +221,9 @@ def _explanation(assessment: Assessment, limits: Mapping[str, Any]) -> str:
     suspect = assessment.suspected
     if suspect == "replica_away":
         return _REPLICA_AWAY
-    if suspect in (None, "unexplained_move"):
+    if suspect in _GONE and assessment.is_topic_gone:
+        parts = [_gone_text(assessment)]
+    elif suspect in (None, "unexplained_move"):
         parts = [_VERDICTS["frequent" if assessment.frequent else verdict]]
     else:
         parts = [f"{_UNMOVED[verdict]}; {_SUSPECTS[suspect]}: {_MEANINGS[suspect]}"]
@@ -242,6 +250,17 @@ def _explanation(assessment: Assessment, limits: Mapping[str, Any]) -> str:
         words.outcome_text(account, assessment.cause, suspect) + words.catch_text(account, lost),
     ]
     return " ".join(parts)
+
+
+def _gone_text(assessment: Assessment) -> str:
+    """Say why a topic is not there, and what that means for a client."""
+    lines = assessment.suspect.evidence if assessment.suspect else ()
+    deleted = [row["at"] for row in lines if row["kind"].startswith("topic_delet")]
+    at = f" at {words.clock_time(max(deleted))}" if deleted else ""
+    meant = f" (is {assessment.meant} meant?)" if assessment.meant else ""
+    topics = sorted(assessment.episode.topics)
+    names = f"{pluralize('topic', len(topics))} {join_names(topics)}"
+    return _GONE[str(assessment.suspected)].format(topics=names, at=at, meant=meant)
 
 
 def _doubts(assessment: Assessment) -> list[str]:
@@ -275,28 +294,32 @@ _VERDICTS = {
     "stuck": "Stuck: the errors last to the end of the client's log: it does not find the leader.",
 }
 _UNMOVED = {
-    "transient": "Transient: the errors ended within seconds by themselves. No leader moved behind "
-    "them",
-    "sustained": "Sustained: the errors went on for a while, and no leader moved behind them",
-    "stuck": "Stuck: the errors last to the end of the client's log, and no leader moved behind "
-    "them",
+    "transient": "Transient: the errors ended within seconds by themselves. No leader had moved "
+    "just before",
+    "sustained": "Sustained: the errors went on for a while, though no leader had moved just "
+    "before",
+    "stuck": "Stuck: the errors last to the end of the client's log, though no leader had moved "
+    "just before",
 }
 _REPLICA_AWAY = (
     "Mostly informational: a replica of the partition was not there, which the metadata says; the "
     "leader serves on, and clients go on. A consumer that reads from a follower goes to the leader "
     "until the replica is back."
 )
+_GONE = {
+    "topic_deleted": "Somebody deleted {topics}{at} while the client still used it: it gets errors "
+    "until it stops, or until the topic is created again.",
+    "topic_unknown": "No broker knows {topics}, and no line of a broker or controller names it: a "
+    "name that is not spelt as it should be{meant}, or a topic that somebody forgot to create.",
+}
 _MEANINGS = {
     "topic_recreated": "until it was there again, nothing could answer for it.",
-    "topic_deleted": "clients that still write to it or read it get errors until they stop.",
     "topic_just_created": "till all brokers know a new topic, some say that it does not exist or "
     "has no leader. That ends by itself.",
     "unreachable_broker": "see which address the metadata gives: what the client may reach "
     "under its bootstrap address is another one.",
     "stale_broker": "a broker that lost the controller goes on telling what it last knew, and the "
     "client goes back and forth.",
-    "topic_unknown": "a name that is not spelt as it should be, or a topic that somebody forgot to "
-    "create.",
     "client_starting": "its first answer came from a broker that did not know better yet.",
     "no_broker_logs": "so nobody can tell whether the client or the cluster is at fault.",
     "stale_client": "either the client never asked for new metadata, or a line of the brokers is "

@@ -54,8 +54,8 @@ def _client_finding(
     clients = sorted(address.clients)
     many = f"{len(clients)} clients" if len(clients) > 1 else clients[0]
     what = {
-        "unresolved": "its name is unknown there",
-        "refused": "nobody listens there",
+        "unresolved": "their hosts cannot resolve that name",
+        "refused": "connections there are refused",
         "timed out": "no answer comes from there",
     }[address.reason]
     return context.finding(

@@ -22,6 +22,8 @@ _DEFAULT_SESSION_S = 9.0
 # In absences of these kinds the process may have lived on.
 _MAY_HAVE_LIVED = ("pause", "fenced", "isolated", "gone", "unknown")
 _STARTING = ("starting", "recovering")
+# A process says within that, before or after, that its session with ZooKeeper is over.
+_EXPIRED_WITHIN = 5 * SECOND
 # Each look into the logs reads the events: only so many groups get one.
 _MAX_LOOKS = 12
 
@@ -29,6 +31,7 @@ _MAX_LOOKS = 12
 def unplanned_absences(context: DetectionContext) -> dict[int, list[Absence]]:
     """Return the absences of each broker that nobody asked for and that it caused itself."""
     not_own = host_wide_absences(context) | no_quorum_absences(context)
+    not_own |= absences_by_zookeeper(context)
     found: dict[int, list[Absence]] = {}
     for absence in sorted(context.absences, key=lambda absence: (absence.broker, absence.begin)):
         if absence.kind != "controlled" and (absence.broker, absence.begin) not in not_own:
@@ -121,6 +124,39 @@ def _find_no_quorum_runs(
             run.append(absence)
     if len(run) >= limits["lone"]:
         yield run
+
+
+def lost_its_session(context: DetectionContext, absence: Absence) -> bool:
+    """Return True if a process that went on says that its session with ZooKeeper was over."""
+    node = broker_node(absence.broker)
+    return absence.kind == "fenced" and any(
+        row["node"] == node
+        and absence.begin - _EXPIRED_WITHIN
+        <= row["at"]
+        <= (absence.end or row["at"]) + _EXPIRED_WITHIN
+        for row in context.events("session_expired")
+    )
+
+
+@once_per_run
+def absences_by_zookeeper(context: DetectionContext) -> frozenset[tuple[int, int]]:
+    """Find the absences of brokers whose sessions ended as those of most brokers did."""
+    expired = sorted(context.events("session_expired"), key=lambda row: int(row["at"]))
+    known = {absence.broker for absence in context.absences} | set(context.history.lanes.brokers)
+    common = [
+        group
+        for group in windows(expired, lambda row: int(row["at"]), _EXPIRED_WITHIN)
+        if (nodes := len({row["node"] for row in group})) > 1 and 2 * nodes > len(known)
+    ]
+    return frozenset(
+        (absence.broker, absence.begin)
+        for absence in context.absences
+        if lost_its_session(context, absence)
+        and any(
+            group[0]["at"] - _EXPIRED_WITHIN <= absence.begin <= group[-1]["at"] + _EXPIRED_WITHIN
+            for group in common
+        )
+    )
 
 
 def _is_near(length: int, wanted: float, slack: float) -> bool:

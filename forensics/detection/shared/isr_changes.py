@@ -39,7 +39,7 @@ from forensics.detection.shared.event_sessions import (
 )
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import SessionCounter
-from forensics.lib.time_units import SECOND, to_iso
+from forensics.lib.time_units import MILLISECOND, SECOND, to_iso
 from forensics.run_output.reader import Tables
 
 # So many partitions of a run are counted by name.
@@ -49,6 +49,9 @@ _SHRINK_COLUMNS = (
     "isr", "log_end", "detail",
 )  # fmt: skip
 _POSITION = re.compile(r"brokerId: (\d+), endOffset: (-?\d+)")
+_CAUGHT_UP = re.compile(r"brokerId: (\d{1,10}), endOffset: -?\d+, lastCaughtUpTimeMs: (\d{1,15})\b")
+# Leaders look for followers that lag at intervals: who is dropped within that has lagged as long.
+_SAME_LAG = 5 * SECOND
 
 # Others drop a broker that is away from the ISR within replica.lag.time.max.ms.
 _LEFT_LATER = 45 * SECOND
@@ -190,6 +193,24 @@ def _lag(row: Row, replicas: Iterable[int]) -> int | None:
     ends = {int(broker): int(end) for broker, end in _POSITION.findall(row["detail"] or "")}
     known = [ends[replica] for replica in replicas if ends.get(replica, -1) >= 0]
     return max(0, row["log_end"] - min(known)) if known and row["log_end"] is not None else None
+
+
+def find_last_caught_up(
+    context: DetectionContext, run: ShrinkRun, brokers: Collection[int], reach: int
+) -> int | None:
+    """Return when the followers dropped first had last read all, as their leaders say.
+
+    None where the lines do not tell, or name a time further back than `reach`.
+    """
+    found = []
+    for row in run.first:
+        at = row["at"]
+        for broker, millis in _CAUGHT_UP.findall(row["detail"] or ""):
+            told = context.history.clocks.correct(row["node"], int(millis) * MILLISECOND)
+            is_first = at <= run.begin + _SAME_LAG and at - reach <= told <= run.begin
+            if int(broker) in brokers and is_first:
+                found.append(told)
+    return max(found, default=None)
 
 
 _RECOVERY_COLUMNS = (
@@ -409,15 +430,20 @@ def _count_repeated(
             one.more_repeated += 1
 
 
-@once_per_run
 def lag_time_text(context: DetectionContext) -> str:
     """Return a sentence with the value of replica.lag.time.max.ms in force; empty if unknown."""
+    values = read_lag_times(context)
+    return f" replica.lag.time.max.ms is {' or '.join(values)} here." if values else ""
+
+
+@once_per_run
+def read_lag_times(context: DetectionContext) -> Sequence[str]:
+    """Return the values of replica.lag.time.max.ms that brokers logged."""
     where = (pc.field("kind") == "setting_seen") & (
         pc.field("setting") == "replica.lag.time.max.ms"
     )
     rows = context.each("events", where, ["value"])
-    values = sorted({row["value"] for row in rows if row["value"]}, key=lambda one: (len(one), one))
-    return f" replica.lag.time.max.ms is {' or '.join(values)} here." if values else ""
+    return sorted({row["value"] for row in rows if row["value"]}, key=lambda one: (len(one), one))
 
 
 def _in_sync_again(context: DetectionContext, absence: Absence) -> int | None:

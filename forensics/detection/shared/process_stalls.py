@@ -4,7 +4,8 @@ A line of the garbage collector states a pause. A ZooKeeper client notices after
 session that nothing came: if it notices much later, it did not run. A broker that was fenced,
 logged nothing all that time and went on without a restart did not run either, and neither did a
 controller whose event took long while its log was silent, nor a process that was silent and noticed
-far too late that a request of its own had timed out.
+far too late that a request of its own had timed out, nor a consumer that was removed from its group
+for want of heartbeats and noticed that only seconds later.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
 from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.detection.shared.absence_causes import session_timeout
+from forensics.detection.shared.client_settings import ClientStart, read_client_starts
 from forensics.lib.arrow_io import is_any_of
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
@@ -68,6 +70,7 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         *_silent_controllers(context, min_seconds),
         *_late_requests(context, min_seconds),
     ]
+    every += _frozen_consumers(context, min_seconds, every)
     # A broker that was cut off is silent because it hears nobody, not because it was stopped.
     cut = [
         (broker_node(one.broker), one.begin, one.end or context.logs_end)
@@ -227,6 +230,71 @@ def _only_silent(
             yield replace(stall, end=min(stall.end, *later)) if later else stall
 
 
+def _frozen_consumers(
+    context: DetectionContext, min_seconds: float, known: Sequence[ProcessStall]
+) -> Iterator[ProcessStall]:
+    """Find consumers whose coordinator heard no heartbeat for a session, and that were silent.
+
+    One that runs notices by itself when no answer comes. A coordinator that froze hears nobody.
+    """
+    where = (pc.field("kind") == "group_member_failed") & pc.field("ts").is_valid()
+    where &= pc.field("member").is_valid() & pc.field("group").is_valid()
+    columns = (*_COLUMNS, "member", "group", "broker")
+    found: list[ProcessStall] = []
+    for row in context.each("events", where, columns):
+        start = _start_of_member(context, row["member"], row["group"])
+        session = start.number("session.timeout.ms") if start is not None else None
+        if start is None or session is None or len(found) == _MAX_STALLS:
+            continue
+        begin = row["at"] - session * MILLISECOND
+        is_late = any(
+            stall.node == row["node"] and stall.begin <= row["at"] and begin <= stall.end
+            for stall in known
+        )
+        if not is_late and not context.absences_around(row["broker"], begin, row["at"]):
+            found.append(ProcessStall(start.node, begin, row["at"], _SILENCE, [row]))
+    lines = _read_lines_around(context, found) if found else {}
+    for stall in found:
+        own = lines[stall.node]
+        later = own[bisect_right(own, (stall.begin + _DOZING,)) :][:1]
+        if not later or later[0][0] < stall.end + min_seconds * SECOND:
+            continue
+        # A start in between is a crash, or somebody's doing.
+        at, kind = later[0]
+        if kind not in _STARTS:
+            yield replace(stall, end=at)
+
+
+def _start_of_member(context: DetectionContext, member: str, group: str) -> ClientStart | None:
+    """Return the last start of the consumer that a member of a group is."""
+    client = _MEMBER.sub("", member)
+    starts = (
+        one
+        for own in read_client_starts(context).values()
+        for one in own
+        if one.client == client and one.values.get("group.id") == group
+    )
+    return max(starts, key=lambda one: int(one.line["at"]), default=None)
+
+
+def _read_lines_around(
+    context: DetectionContext, stalls: Sequence[ProcessStall]
+) -> dict[str, list[tuple[int, str]]]:
+    """Read when the nodes of stalls wrote what, from the first stall on."""
+    lines: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    where = is_any_of("node", sorted({stall.node for stall in stalls})) & pc.field("ts").is_valid()
+    low = min(stall.begin for stall in stalls)
+    for row in context.each("events", where, ("node", "ts", "file", "line", "kind")):
+        if row["at"] >= low:
+            lines[row["node"]].append((row["at"], row["kind"]))
+    for own in lines.values():
+        own.sort()
+    return lines
+
+
+# Behind the client's id, the coordinator gives members a UUID.
+_MEMBER = re.compile(r"-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+_STARTS = ("client_setting_seen", "kafka_version", "process_clock")
 _REQUEST_TIMEOUT = re.compile(r"request timeout: (\d{1,9})ms")
 # Members of a KRaft quorum fetch at least that often.
 _FETCHING = SECOND // 2

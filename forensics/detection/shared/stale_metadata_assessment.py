@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, in_topics
+from forensics.detection.context import DetectionContext, Row, by_time, in_topics, once_per_run
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.stale_metadata_account import (
@@ -50,6 +51,8 @@ _CLIENT_SUSPECTS = (
     ("stale_broker", ("client_metadata_stale",)),
 )
 _CLIENT_KINDS = tuple(kind for _, kinds in _CLIENT_SUSPECTS for kind in kinds)
+# Topics whose names are compared, and how much of two must be alike for one to be meant.
+_MAX_COMPARED, _ALIKE = 1000, 0.75
 # How many lines about one topic or client are kept.
 _MAX_LINES = 50
 _COLUMNS = ("kind", "topic", "ts", "node", "file", "line", "text", "rule", "telling")
@@ -70,6 +73,13 @@ class Assessment:
     frequent: bool = False
     # a broker that flaps, which lost leaders or to which they went back
     flapping: int | None = None
+    # the topic that may be meant by one that nobody knows
+    meant: str | None = None
+
+    @property
+    def is_topic_gone(self) -> bool:
+        """Whether the topics that it is about are not there."""
+        return self.suspected in _TOPIC_GONE and bool(self.episode.topics)
 
     @property
     def suspected(self) -> str | None:
@@ -132,8 +142,27 @@ def _assess(context: DetectionContext, episodes: Sequence[Episode]) -> Iterator[
     for (episode, suspect), account in zip(kept, accounts, strict=True):
         verdict, cause = _verdict(context, episode), causes[id(episode)]
         broker = _find_flapping(account, cause, flapping)
-        seconds = episode.seconds
-        yield Assessment(episode, account, verdict, cause, suspect, 1, seconds, flapping=broker)
+        seconds, meant = episode.seconds, None
+        if suspect is not None and suspect.name == "topic_unknown":
+            meant = _most_alike(episode, _known_topics(context))
+        yield Assessment(
+            episode, account, verdict, cause, suspect, 1, seconds, flapping=broker, meant=meant
+        )
+
+
+@once_per_run
+def _known_topics(context: DetectionContext) -> Sequence[str]:
+    """Return the names of topics that exist, as many as can be compared in short time."""
+    found: set[str] = set()
+    for batch in context.batches("leadership", pc.field("topic").is_valid(), ["topic"]):
+        found.update(batch["topic"].unique().to_pylist())
+    return sorted(found)[:_MAX_COMPARED]
+
+
+def _most_alike(episode: Episode, known: Sequence[str]) -> str | None:
+    """Return the topic whose name is most like one that nobody knows, if one is."""
+    name = min(episode.topics, default="")
+    return next(iter(difflib.get_close_matches(name, known, 1, _ALIKE)), None)
 
 
 def _find_flapping(account: Account, cause: str, flapping: Flapping) -> int | None:

@@ -306,7 +306,13 @@ def advise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
     elif suspect in ("topic_deleted", "topic_unknown"):
         yield from look
         gone = "the topic" if topic is None else f"topic {quote(topic)}"
-        yield f"Take {gone} out of the settings of {name}, or create it."
+        if assessment.meant:
+            yield (
+                f"Correct the topic in the settings of {name} if {quote(assessment.meant)} is meant"
+                f" by {quote(topic)}, or create {gone}."
+            )
+        else:
+            yield f"Take {gone} out of the settings of {name}, or create it."
     elif suspect == "topic_recreated":
         yield f"Restart {name} if it does not recover by itself."
     elif suspect == "unreachable_broker":

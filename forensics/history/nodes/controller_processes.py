@@ -81,12 +81,12 @@ class TableWitnesses:
     """
 
     def __init__(
-        self, events: Path, clocks: Clocks, servers: Sequence[str], terms: Sequence[ControllerTerm]
+        self, events: Path, clocks: Clocks, servers: Sequence[str], ids: Mapping[str, int | None]
     ) -> None:
-        """Look into the logs of some brokers and controllers, for the ends of these terms."""
+        """Look into the logs of some brokers and controllers; `ids` are those of controllers."""
         self.events, self.clocks, self.servers = events, clocks, servers
-        self._nodes = {term.node for term in terms}
-        self._ids = {term.controller for term in terms if term.controller is not None}
+        self._nodes = set(ids)
+        self._ids = {number for number in ids.values() if number is not None}
 
     @cached_property
     def _epochs(self) -> frozenset[int]:
@@ -213,10 +213,13 @@ class ControllerHistory:
         for row in self._own:
             if row["kind"] == "process_starting":
                 starts[row["node"]].append(row["at"])
-        rows = _read_controller_events(events, clocks)
+        # Those that never led tell their ids as they vote.
+        voters: dict[str, int | None] = {}
+        rows = _read_controller_events(events, clocks, voters)
         servers = [node for node, role in roles.items() if role in SERVER_ROLES]
         self.terms = find_terms(rows)
-        self._witnesses = TableWitnesses(events, clocks, servers, self.terms)
+        self._ids = voters | {term.node: term.controller for term in self.terms}
+        self._witnesses = TableWitnesses(events, clocks, servers, self._ids)
         self._known = TermEvents(
             sorted(rows, key=event_order),
             starts=starts,
@@ -231,8 +234,7 @@ class ControllerHistory:
     ) -> tuple[ControllerTerms, dict[str, list[Span]]]:
         """Return how each term ended, and the states of the processes of dedicated controllers."""
         own = build_process_lanes(self._own, self._controllers, last_lines)
-        ids = {term.node: term.controller for term in self.terms}
-        lanes = {node: self._date_crashes(node, ids.get(node), own[node]) for node in own}
+        lanes = {node: self._date_crashes(node, self._ids.get(node), own[node]) for node in own}
         processes = {broker_node(broker): spans for broker, spans in brokers.items()}
         known = replace(self._known, processes={**processes, **lanes})
         closed = close_terms(self.terms, known, self._deposed)
@@ -280,16 +282,22 @@ def _is_up_at(span: Span, moment: int) -> bool:
     return span.state == "up" and span.begin < moment and (span.end is None or moment < span.end)
 
 
-def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
+def _read_controller_events(
+    events: Path, clocks: Clocks, voters: dict[str, int | None]
+) -> list[Row]:
     columns = [*_COLUMNS, "broker", "controller", "controller_epoch", "from_state", "to_state"]
-    # Every broker names the controller without an epoch at every connection: that proves little.
-    return [
-        row | {"at": clocks.event_time(row)}
-        for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"])
-        if row["kind"] not in _NAMING
-        or None not in (row["controller_epoch"], row["controller"])
-        or (row["kind"] == "raft_transition" and row["from_state"] in _LEFT)
-    ]
+    rows = []
+    for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"]):
+        if row["kind"] == "raft_transition":
+            voters[row["node"]] = row["broker"]
+        # Every broker names the controller without an epoch at every connection: little proof.
+        if (
+            row["kind"] not in _NAMING
+            or None not in (row["controller_epoch"], row["controller"])
+            or (row["kind"] == "raft_transition" and row["from_state"] in _LEFT)
+        ):
+            rows.append(row | {"at": clocks.event_time(row)})
+    return rows
 
 
 def _read_fetch_timeout(events: Path) -> int:

@@ -123,6 +123,7 @@ def date_departures(
             departure.may_have_started = any(since <= start <= departure.end for start in starts)
         _read_lines_of_others(departures, events, clocks)
         together = _fenced_together(departures, len(brokers))
+        together |= _unanswered_by_zookeeper(departures, brokers, events, clocks)
         for departure in departures:
             if departure.span.state == "crashed":
                 _date_crash(departure)
@@ -292,6 +293,32 @@ def _fenced_together(departures: Sequence[_Departure], brokers: int) -> set[int]
         and 2 * len({one.broker for one in group}) > brokers
         for one in group
     }
+
+
+def _unanswered_by_zookeeper(
+    departures: Sequence[_Departure], brokers: Mapping[int, object], events: Path, clocks: Clocks
+) -> set[int]:
+    """Return the moments before which ZooKeeper had left most brokers without an answer.
+
+    Whose session it ends then was not cut off alone: ZooKeeper froze, or was too slow.
+    """
+    nodes = {broker_node(broker): broker for broker in brokers}
+    where = (pc.field("kind") == "zookeeper_disconnected") & is_any_of("node", nodes)
+    columns = ("ts", "node", "file", "line", "duration_ms")
+    waits: list[tuple[int, int, int]] = []
+    for row in iter_rows(
+        read_batches(events, columns, where & pc.field("duration_ms").is_valid()), columns
+    ):
+        at = clocks.event_time(row)
+        waits.append((nodes[row["node"]], at - row["duration_ms"] * MILLISECOND, at))
+    index = IntervalIndex(waits, lambda wait: wait[1:])
+    found = set()
+    for departure in departures:
+        near = index.around(departure.high - _SESSION, departure.high)
+        waiting = {broker for broker, *_ in near} | {departure.broker}
+        if len(waiting) > 1 and 2 * len(waiting) > len(brokers):
+            found.add(departure.high)
+    return found
 
 
 def _date_crash(departure: _Departure) -> None:

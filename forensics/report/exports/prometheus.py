@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from forensics.lib.text_safety import visible
-from forensics.report.coverage_advice import HIDING_STATES, list_hidden_nodes
+from forensics.report.coverage_advice import ENDING_EARLY, HIDING_STATES, list_hidden_nodes
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_output.integrity import RESULT_FILE
 from forensics.run_output.reader import RunOutput
@@ -131,7 +131,7 @@ def _input(run: RunOutput) -> Iterator[Family]:
         "Brokers and controllers whose logs hide what happened.",
         [
             Sample(len(hidden.get(words, ())), {"state": state})
-            for state, words in HIDING_STATES.items()
+            for state, words in (HIDING_STATES | {"ends_early": ENDING_EARLY}).items()
         ],
     )
     start, end = run.window or (None, None)

@@ -21,7 +21,14 @@ from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.figures import partition_heatmap
 from forensics.report.html import Child, Markup, join, tag
 from forensics.report.lane_intervals import LaneInterval
-from forensics.report.plotly_sheet import Figure, Sheet, TimelineData, finding_span, shorten_name
+from forensics.report.plotly_sheet import (
+    SHORTEST_BAR,
+    Figure,
+    Sheet,
+    TimelineData,
+    finding_span,
+    shorten_name,
+)
 from forensics.report.time_bins import Ints, Volume
 
 # In pixels: the range slider itself, and the margin below it, to which Plotly adds the slider, the
@@ -37,8 +44,10 @@ SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
 MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
 # A group of partitions is named by one of them and how many more there are.
 MORE = re.compile(r" \+\d+$")
+# Colour, colour of its hatching, words; in place of a colour a letter that stands in bars.
+LegendItem = tuple[str, str, str]
 # The class of letters by their colour.
-LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground"}
+LETTERS = {"#000000": "ink", "#ffffff": "paper", "var(--ground)": "ground", "var(--text)": ""}
 
 
 def draw_timeline(data: TimelineData) -> Figure:
@@ -78,29 +87,45 @@ def lane_rows(data: TimelineData) -> Iterator[tuple[str, Sequence[LaneInterval]]
     partitions = "Partitions that were unavailable"
     if any(MORE.search(lane.name) for lane in data.partitions):
         partitions += " (+1: one more with the same history)"
-    lanes = (("Brokers", data.brokers), (partitions, data.partitions),
-             ("Clients", data.clients), ("Active controller", data.controller))  # fmt: skip
+    lanes = (
+        ("Brokers", data.brokers),
+        (partitions, data.partitions),
+        (data.clients_title, data.clients),
+        ("Active controller", data.controller),
+    )
     yield from ((title, lane) for title, lane in lanes if lane)
 
 
-def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
-    """Return colour, colour of the hatching and words of each state that the lanes show.
+def state_legend(data: TimelineData) -> list[LegendItem]:
+    """Return colour, colour of the hatching and words of each look that the lanes have.
 
     Behind them stands the shade of the incident.
     """
     start, end = data.view
-    shown_states = {
-        lane.state
+    every = [
+        lane
         for _, lanes in lane_rows(data)
         for lane in lanes
-        if lane.start < end and lane.end > start
-    }
-    legend = []
+        if lane.start <= end and lane.end >= start
+    ]
+    words = {lane.state: lane.words for lane in every if lane.words in theme.STATE_MEANINGS}
+    states = {lane.state for lane in every}
+    doing = "up or leading" if data.partitions else "up"
+    brokers = {lane.broker for lane in every if lane.state in ("up", "leader", "unclean leader")}
+    numbers = sorted(number for number in brokers if number is not None)
+    coloured = [one for one in numbers if theme.broker_colour(one) not in theme.GREYS]
+    legend = [(theme.broker_colour(one), "", f"broker {one} ({doing})") for one in coloured[:1]]
+    legend += [(theme.broker_colour(one), "", f"broker {one}") for one in coloured[1:]]
+    if len(coloured) < len(numbers):
+        legend.append((theme.GREYS[0], "", "other brokers"))
+    if "unclean leader" in states:
+        legend.append(("U", "", "leader that was not in sync (unclean election)"))
     for state, (fill, pattern) in theme.STATE.items():
-        if state in shown_states and fill and state != "no leader":
-            meaning = theme.STATE_MEANINGS.get(state, theme.state_words(state))
-            lines, words = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", meaning))
-            legend.append((fill, lines, words))
+        if state in states and fill:
+            name = words.get(state, state)
+            meaning = theme.STATE_MEANINGS.get(name, theme.state_words(name))
+            lines, said = theme.OVERLAYS.get(state, (theme.HATCH if pattern else "", meaning))
+            legend.append((fill, lines, said))
     if plotly_sheet.incident_bands(data.findings, data.view[1]):
         shade = "color-mix(in srgb, var(--critical) 12%, transparent)"
         legend.append((shade, "", "incident"))
@@ -108,11 +133,8 @@ def state_legend(data: TimelineData) -> list[tuple[str, str, str]]:
 
 
 def timeline_legend(data: TimelineData) -> list[tuple[str, str]]:
-    """Return the colours that no word on the figure explains, with what they stand for."""
+    """Return the colours of the rows below the lanes, with what they stand for."""
     legend = partition_heatmap.leaders_legend(data.grid) if data.grid is not None else []
-    no_leader = (theme.NONE, "no leader")
-    if no_leader not in legend and any(lane.state == "no leader" for lane in data.partitions):
-        legend.append(no_leader)
     debts = [name for name, points in data.debt.items() if any(level for _, level in points)]
     legend += [(theme.DEBT[name], f"partitions {name}") for name in debts]
     errors = data.volume.errors if data.volume else ()
@@ -344,14 +366,19 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
     height = 18 if len(names) <= MANY_LANES else 12
     for row, name in enumerate(names):
         canvas.label(shorten_name(name), canvas.y + row * height + height - 5)
-    for lane in sorted(lanes, key=lambda one: one.state in theme.OVERLAYS):
+    for lane in sorted(
+        lanes, key=lambda one: (one.state in theme.OVERLAYS, one.state not in theme.LASTING)
+    ):
         y = canvas.y + names.index(lane.name) * height
         fill, pattern = theme.STATE.get(lane.state, ("", ""))
         if lane.state in theme.OVERLAYS:
             canvas.hatch(lane.start, lane.end, y, height - 2, theme.OVERLAYS[lane.state][0])
             continue
         fill = fill or (theme.HATCH if lane.broker is None else theme.broker_colour(lane.broker))
-        width = canvas.box(lane.start, lane.end, y, height - 2, fill)
+        is_lasting = lane.state in theme.LASTING
+        shortest = 0 if is_lasting else (canvas.view[1] - canvas.view[0]) // SHORTEST_BAR
+        end = max(lane.end, lane.start + shortest)
+        width = canvas.box(lane.start, end, y, height - 2, fill)
         if width and pattern:
             canvas.hatch(lane.start, lane.end, y, height - 2)
         label = plotly_sheet.lane_label(lane)

@@ -95,7 +95,9 @@ def _machines(run: RunOutput) -> Iterator[Markup]:
     text = f"findings.json, schema {schema}, stands in this page, in the element report-data. "
     text += f"This is report {run.short_digest}: the first letters of the SHA-256 of that file."
     if not held.is_whole:
-        text += " It was too large: its quoted lines and longest lists are cut there. "
+        text += " It was too large: its quoted lines and longest lists are cut there"
+        left = held.document.get("findings_left_out")
+        text += f", and {left:,} findings left out. " if left else ". "
         text += (
             "The buttons give all of it, out of report-whole (gzip, base64)."
             if held.packed

@@ -37,6 +37,9 @@ MIN_QUOTES, MAX_QUOTES, MAX_ALL_QUOTES = 5, 40, 2000
 # Characters of all quoted lines together; with more of them each is cut.
 MAX_QUOTED_CHARS = 300_000
 MAX_NAMES, MAX_VALUES = 12, 8
+# So many findings have a card, the worst first; so many more a line; of the rest the page gives the
+# number, and says where they are.
+MAX_CARDS, MAX_LINES = 300, 1000
 # So many findings of one detector stand open; the others are folded.
 MAX_OPEN = 3
 # Lines of evidence that stand on a card as text.
@@ -46,13 +49,35 @@ Numbered = tuple[int, SavedFinding]
 
 def render(run: RunOutput) -> Markup:
     """Show every finding; those below medium, and repeated ones, are folded away but counted."""
-    numbered = list(enumerate(run.findings, 1))
+    every = list(enumerate(run.findings, 1))
+    numbered, rest = every[:MAX_CARDS], every[MAX_CARDS:]
     if not numbered:
         return join([tag("p", "No finding."), _fold_title(run, [])])
     cards = _Cards(run)
     incidents = [(number, finding) for number, finding in numbered if finding.is_incident]
     others = [(number, finding) for number, finding in numbered if not finding.is_incident]
-    return join([tag("p", _summary(run)), *cards.incidents(incidents), cards.others(others)], "\n")
+    parts = [tag("p", _summary(run)), *cards.incidents(incidents), cards.others(others)]
+    return join([*parts, _without_cards(rest)] if rest else parts, "\n")
+
+
+def _without_cards(rest: Sequence[Numbered]) -> Markup:
+    """Give what has no card a line, as long as there is room, and say where all of it is."""
+    findings = [finding for _, finding in rest]
+    text = (
+        f"The {MAX_CARDS} worst findings have a card; {len(rest):,} more do not: "
+        f"{_count_levels(findings, '{1:,} {0}')}. findings.json has all of them, and "
+    )
+    lines = [
+        tag("li", code(finding.id), f" {finding.severity}: ", finding.title or
+            detector_label(finding.detector), id=anchor(finding.id))
+        for finding in findings[:MAX_LINES]
+    ]  # fmt: skip
+    left = note_left_out(len(rest) - MAX_LINES, "finding", "And {} more in findings.json.")
+    summary = tag("summary", f"Show {len(lines):,} findings without a card")
+    return join([
+        tag("p", text, code("kafka-forensics show ID"), " prints one of them with its lines."),
+        tag("details", summary, tag("ul", *lines), left, class_="below"),
+    ])  # fmt: skip
 
 
 def _summary(run: RunOutput) -> str:
@@ -82,9 +107,10 @@ class _Cards:
     """Draws the cards of one page."""
 
     def __init__(self, run: RunOutput) -> None:
-        share = MAX_ALL_QUOTES // len(run.findings)
+        drawn = run.findings[:MAX_CARDS]
+        share = MAX_ALL_QUOTES // len(drawn)
         self._max_quotes = max(MIN_QUOTES, min(MAX_QUOTES, share))
-        quoted = [line for one in run.findings for line in one.evidence[: self._max_quotes]]
+        quoted = [line for one in drawn for line in one.evidence[: self._max_quotes]]
         self._run, self._context = run, QuoteContext(run, quoted)
         self._max_chars = fit_quotes((line.text for line in quoted), MAX_QUOTED_CHARS)
 

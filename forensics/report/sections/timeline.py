@@ -20,13 +20,14 @@ from forensics.report.lane_intervals import (
     LaneInterval,
     choose_view,
     merge_short_intervals,
+    read_client_lanes,
     read_lanes,
 )
 from forensics.report.partition_groups import GroupedHistories, PartitionGroup
 from forensics.run_output.reader import RunOutput
 
 TITLE = "Timeline"
-TROUBLED_STATES = frozenset({"stale", "disconnected"})
+TROUBLED_STATES = frozenset({"affected", "stale", "disconnected"})
 MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 6, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
@@ -44,11 +45,11 @@ def render(run: RunOutput) -> Markup:
     drawing = timeline.draw_timeline(data)
     states = _states(brokers)
     if not drawing["data"]:
-        return join([tag("p", _caption(run, data)), states])
+        return join([tag("p", _caption(data)), states])
     legend = render_legend((), timeline.state_legend(data))
     colours = render_legend(timeline.timeline_legend(data))
     still = timeline.draw_static_timeline(data)
-    caption = _caption(run, data)
+    caption = _caption(data)
     return figure("figure-timeline", drawing, caption, colours, states, still=still, legend=legend)
 
 
@@ -61,7 +62,8 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
     edges = groups.grid.edges if groups else partition_groups.heatmap_edges(run, window)
     volume = time_bins.count_events(run, edges)
     worst_brokers = _worst(brokers, AWAY_STATES, MAX_BROKERS)
-    worst_clients = _worst(read_lanes(run, "client"), TROUBLED_STATES, MAX_CLIENTS)
+    every_client = read_client_lanes(run)
+    worst_clients = _worst(every_client, TROUBLED_STATES, MAX_CLIENTS)
     controllers = read_lanes(run, "controller")
     return plotly_sheet.TimelineData(
         view=view,
@@ -75,11 +77,25 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         ],
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
+        clients_title=_rows_title("Clients", every_client, worst_clients),
         partitions=_read_partition_lanes(run, groups, view),
         silences=time_bins.find_silences(run),
         volume=volume if volume.facts.any() else None,
         grid=groups.grid if groups else None,
     )
+
+
+def _rows_title(title: str, every: Sequence[LaneInterval], drawn: Sequence[LaneInterval]) -> str:
+    """Say how many rows there are of how many.
+
+    >>> one, two = (LaneInterval(name, None, "up", 0, 1) for name in "ab")
+    >>> _rows_title("Clients", [one, two], [two]), _rows_title("Clients", [one], [one])
+    ('Clients: the 1 of 2 in trouble for longest', 'Clients')
+    """
+    all_names, names = ({lane.name for lane in lanes} for lanes in (every, drawn))
+    if len(names) == len(all_names):
+        return title
+    return f"{title}: the {len(names)} of {len(all_names)} in trouble for longest"
 
 
 def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
@@ -108,27 +124,39 @@ def _worst(
     return [lane for lane in lanes if lane.name in kept]
 
 
-def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
+def _caption(data: plotly_sheet.TimelineData) -> str:
     away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
     served = f"Not in service at some time: {join_names(away, 6)}" if away else (
         "All brokers in these logs were in service all the time"
     )  # fmt: skip
-    # The impact counts every partition that was hit, whenever it was.
-    hit = (run.document.get("impact") or {}).get("partitions_unavailable") or 0
+    silent = _silent_brokers(data.brokers, data.view)
+    if silent and not away:
+        served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
     peaks = [
-        f"{level:,} of {hit:,} {name}"
-        if name == "unavailable" and level < hit
-        else f"{level:,} {name}"
+        f"{level:,} {name}"
         for name, points in data.debt.items()
         if (level := time_bins.max_level(points, data.view))
     ]
-    worst = [f"partitions at the same time: at most {', '.join(peaks)}"] if peaks else []
+    worst = [f"partitions at the same moment, at most: {', '.join(peaks)}"] if peaks else []
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
     logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
     end = end[11:] if start[:10] == end[:10] else end
     text = "; ".join([served, *worst, *logged])
     return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
+
+
+def _silent_brokers(lanes: Sequence[LaneInterval], view: Span) -> list[str]:
+    """Name brokers without lines in the middle of what is shown, where they are drawn hatched."""
+    found = []
+    for name in dict.fromkeys(lane.name for lane in lanes):
+        own = [lane for lane in lanes if lane.name == name]
+        known = [lane for lane in own if lane.state != "unknown"]
+        ends = [lane.end for lane in known]
+        if any(lane.state == "unknown" and lane.start < view[1] and lane.end > view[0]
+               and lane.start < max(ends, default=0) for lane in own):  # fmt: skip
+            found.append(name)
+    return found
 
 
 def _absences(lanes: Sequence[LaneInterval]) -> Iterator[LaneInterval]:
@@ -151,8 +179,8 @@ def _states(brokers: list[LaneInterval]) -> Markup | None:
     if not brokers:
         return tag("p", "The logs say nothing of the states of brokers.")
     rows = [
-        [lane.name, theme.state_words(lane.state), *map(time_text, (lane.start, lane.end)),
-         duration(lane.end - lane.start)]
+        [lane.name, lane.words or theme.state_words(lane.state), time_text(lane.start),
+         time_text(lane.end), duration(lane.end - lane.start)]
         for lane in brokers if lane.state != "up"
     ]  # fmt: skip
     if not rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
-from tests.detection.cases import SECOND, absence, case, logs
+from tests.detection.cases import SECOND, absence, case, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "broker-restart"
@@ -160,6 +160,21 @@ SCENARIOS = [
         [{"severity": "info"}] * 3,
     ),
     Scenario(NAME, "quiet", "nobody was away", case),
+    Scenario(
+        NAME, "quiet", "a session with ZooKeeper that ended while the process went on",
+        partial(
+            case, away=[absence(1, "fenced", 100, 103)], kraft=False,
+            events=[event(102, "broker-1", "session_expired")],
+        ),
+    ),
+    Scenario(
+        NAME, "boundary", "fenced while another broker's session ended",
+        partial(
+            case, away=[absence(1, "fenced", 100, 103)], kraft=False,
+            events=[event(102, "broker-2", "session_expired")],
+        ),
+        [{"brokers": [1]}],
+    ),
     Scenario(
         NAME, "quiet", "a lost quorum",
         partial(case, away=[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
@@ -53,6 +54,22 @@ def late(
     return partial(case, files=SERVERS, events=[*lost, *more])
 
 
+def removed(
+    *more: Row, wakes: float = 122, kind: str = "group_coordinator_lost", **given: Any
+) -> Callable[[Path], DetectionContext]:
+    """Let the coordinator on broker 1 hear no heartbeat of a consumer from 100 to 110."""
+    settings = {"client.id": "app", "group.id": "g", "session.timeout.ms": "10000"}
+    member = "app-5ab0695a-8d49-4126-9849-def87cd9c4ce"
+    rows = [
+        *(event(1, "app", "client_setting_seen", offset=0, setting=name, value=value)
+          for name, value in settings.items()),
+        event(110, "broker-1", "group_member_failed", group="g", member=member, broker=1),
+        event(wakes, "app", kind, group="g", client="app"),
+    ]  # fmt: skip
+    files = [*SERVERS, logs("app", 10_000, role="client", records=9)]
+    return partial(case, files=files, events=[*rows, *more], **given)
+
+
 GC = {
     "broker-1/kafkaServer-gc.log": "[2026-11-18T11:24:42.957+0000][gc          ] GC(15) Pause Full"
     " (G1 Compaction Pause) 4096M->4001M(4096M) 12107.523ms\n",
@@ -65,6 +82,23 @@ PAUSED = Span(
 )  # fmt: skip
 
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "a consumer that its group did without", removed(),
+        [{"severity": "medium", "brokers": [], "clients": ["app"],
+          "measures": {"node": "app", "longest_ms": 22_000, "pauses": 1}}],
+    ),
+    Scenario(
+        NAME, "quiet", "a consumer that noticed by itself",
+        removed(event(105, "app", "group_session_expired")),
+    ),
+    Scenario(
+        NAME, "quiet", "a consumer that was started again", removed(kind="client_setting_seen"),
+    ),
+    Scenario(
+        NAME, "quiet", "a coordinator that froze, and heard nobody",
+        removed(away=[absence(1, "pause", 99, 110)]),
+    ),
+    Scenario(NAME, "quiet", "a consumer that wakes as it is removed", removed(wakes=110.5)),
     Scenario(
         NAME, "fires", "a full collection, in the collector's own log", from_logs(GC),
         [{"severity": "medium", "brokers": [1],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
-from tests.detection.cases import absence, case, logs
+from tests.detection.cases import SECOND, absence, case, logs
 from tests.detection.scenarios import Scenario
 from tests.detection.scenarios.isr_storm import Row, drop
 
@@ -17,7 +17,11 @@ SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1
 
 
 def mutual(
-    each: int = 3, *more: Row, apart: float = 1, away: Sequence[Absence] = ()
+    each: int = 3,
+    *more: Row,
+    apart: float = 1,
+    away: Sequence[Absence] = (),
+    heard: Sequence[float] = (),
 ) -> Callable[[Path], DetectionContext]:
     """Let brokers 2 and 3 drop each other from some partitions."""
     rows = [
@@ -25,6 +29,10 @@ def mutual(
         for at in range(each)
         for leader in (2, 3)
     ]
+    for line, second in zip(rows, heard, strict=False):
+        gone = 5 - line["broker"]
+        text = f"(brokerId: {gone}, endOffset: 7, lastCaughtUpTimeMs: {round(second * 1000)})"
+        line["detail"] = text
     return partial(case, files=SERVERS, events=[*rows, *more], away=away)
 
 
@@ -32,6 +40,15 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "two that drop each other", mutual(),
         [{"severity": "medium", "brokers": [2, 3], "measures": {"shrinks": 6, "partitions": 6}}],
+    ),
+    Scenario(
+        NAME, "fires", "from when on they had not heard each other: the lines of the drops say it",
+        mutual(heard=[72.5, 71, 12.3]),
+        [{"begin": round(72.5 * SECOND), "measures": {"dropped_from": "1970-01-01T00:01:40.000Z"}}],
+    ),
+    Scenario(
+        NAME, "boundary", "who lagged for long before tells nothing of the link",
+        mutual(heard=[39]), [{"begin": 100 * SECOND}],
     ),
     Scenario(NAME, "boundary", "twice each way", mutual(2), [{}]),
     Scenario(NAME, "boundary", "once each way", mutual(1)),

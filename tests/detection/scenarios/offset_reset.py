@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import SECOND, case, event, logs, row
+from tests.detection.cases import SECOND, case, epoch, event, logs, row
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "offset-reset"
@@ -71,7 +71,20 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "somebody deleted records",
         client(moved(50, 300, "client delete records request"), out(100), went(101, 300)),
-        found("medium", "delete_records"),
+        found("medium", "delete_records", deleted=None),
+    ),
+    Scenario(
+        NAME, "fires", "what was deleted on purpose is counted from where the log began",
+        client(moved(40, 80), moved(50, 300, "client delete records request"),
+               moved(50.1, 300, "client delete records request"), out(100), went(101, 300),
+               leadership=[epoch(0, 1, 5, election="initial")]),
+        found("medium", "delete_records", deleted=220),
+    ),
+    Scenario(
+        NAME, "fires", "all of a topic that was made here",
+        client(moved(50, 300, "client delete records request"), out(100), went(101, 300),
+               leadership=[epoch(0, 1, 5, election="initial")]),
+        found("medium", "delete_records", deleted=300),
     ),
     Scenario(
         NAME, "fires", "without a policy the consumer stops", client(moved(50, 300), out(100)),
@@ -90,6 +103,12 @@ SCENARIOS = [
         NAME, "fires", "a group whose offsets had expired",
         client(event(50, "b-1", "group_dead", group="report"), missing(100), went(101, 900)),
         found("medium", "offsets_expired"),
+    ),
+    Scenario(
+        NAME, "fires", "a group whose offsets had expired skips at most what came since it began",
+        client(missing(10), went(11, 150), event(40, "b-1", "group_empty", group="report"),
+               event(50, "b-1", "group_dead", group="report"), missing(100), went(101, 900)),
+        found("medium", "offsets_expired", skipped=0, skipped_max=750),
     ),
     Scenario(
         NAME, "fires", "a topic that was deleted and made again",

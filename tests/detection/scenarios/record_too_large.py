@@ -83,10 +83,23 @@ SCENARIOS = [
         found("medium", "message.max.bytes"),
     ),
     Scenario(
+        NAME, "fires", "a broker's limit that its settings tell",
+        client(refused(100), refused(110), refused(120), event(
+            5, "broker-1", "setting_seen", setting="message.max.bytes", value="1048588")),
+        found("medium", "message.max.bytes", allowed=1_048_588),
+    ),
+    Scenario(
+        NAME, "fires", "brokers whose limits differ: which one refused is not told",
+        client(refused(100), refused(110), refused(120), *(event(
+            5, f"broker-{size}", "setting_seen", setting="message.max.bytes", value=size)
+            for size in ("1048588", "2000000"))),
+        found("medium", "message.max.bytes", allowed=None),
+    ),
+    Scenario(
         NAME, "fires", "a topic's own limit",
         client(refused(100), refused(110), refused(120), event(
             5, "c-1", "config_set", topic="t", detail="max.message.bytes to 4000")),
-        found("medium", "max.message.bytes"),
+        found("medium", "max.message.bytes", allowed=4000),
     ),
     Scenario(
         NAME, "fires", "a batch larger than a segment",

@@ -116,6 +116,13 @@ SCENARIOS = [
         [{"severity": "medium", "measures": {"kind": "unreachable"}}],
     ),
     Scenario(
+        NAME, "fires", "ZooKeeper answers nobody: one finding",
+        zookeeper(*lost(range(100, 200, 2)), *(
+            event(second, "broker-1", "zookeeper_disconnected") for second in range(104, 200, 4)
+        )),
+        [{"severity": "medium", "measures": {"kind": "unreachable", "node": "broker-1, broker-2"}}],
+    ),
+    Scenario(
         NAME, "boundary", "three sessions", zookeeper(*renewed(3)),
         [{"severity": "medium", "measures": {"expiries": 3}}],
     ),

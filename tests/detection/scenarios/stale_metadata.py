@@ -160,6 +160,12 @@ SCENARIOS = [
         [held("stuck", "none_seen", "medium", suspect="topic_unknown")],
     ),
     Scenario(
+        NAME, "fires", "a topic whose name is spelt wrong",
+        client(*every(101, 150, make=partial(unknown, topic="ordres")), ends=155,
+               moves=[epoch(0, 1, 1, topic="orders", election="initial")]),
+        [held("stuck", "none_seen", "medium", suspect="topic_unknown", meant="orders")],
+    ),
+    Scenario(
         NAME, "fires", "a broker that gives out old metadata",
         client(*every(100, 150), event(120, "app", "client_metadata_stale"), moves=[
             epoch(0, 1, 1, election="initial")]),

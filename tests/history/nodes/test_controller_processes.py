@@ -13,7 +13,6 @@ from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Span
 from forensics.history.nodes.build_lanes import Lanes, build_lanes
 from forensics.history.nodes.controller_processes import TableWitnesses
-from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.schemas import EVENTS
 from tests.history.log_lines import SECOND, Row, event
 
@@ -78,6 +77,16 @@ def test_a_controller_that_was_killed_crashed_when_others_lost_it(tmp_path: Path
     ]
 
 
+def test_the_crash_of_a_controller_that_never_led_is_dated_by_others_too(tmp_path: Path) -> None:
+    moved = {"broker": 3003, "to_state": "Follower", "from_state": "Unattached"}
+    found = lanes(
+        tmp_path, said(12, 3, "raft_transition", **moved), said(90, 3, "partition_state"),
+        said(100, 2, "peer_disconnected", peer=3003), *starts(110, 3),
+    )  # fmt: skip
+
+    assert "crashed 100..110" in told(found.processes["controller-3"])
+
+
 def test_a_request_that_waited_shows_no_crash(tmp_path: Path) -> None:
     waits = lost(100, 2, duration_ms=2001) | {"kind": "peer_request_lost"}
     found = lanes(
@@ -125,8 +134,7 @@ def test_the_first_and_last_line_of_a_time_are_found_among_row_groups(tmp_path: 
     rows += [said(second, 2, "partition_state") for second in (10, 70)]
     table = pa.Table.from_pylist([row | {"elr": None} for row in rows], schema=EVENTS)
     pq.write_table(table, tmp_path / "part-0.parquet", row_group_size=2)
-    term = ControllerTerm("controller-1", 3001, Span("active", 10 * SECOND, None))
-    witnesses = TableWitnesses(tmp_path, CLOCKS, NODES, [term])
+    witnesses = TableWitnesses(tmp_path, CLOCKS, NODES, {"controller-1": 3001})
 
     def lines(begin: float, end: float) -> list[float] | None:
         found = witnesses.lines("controller-1", round(begin * SECOND), round(end * SECOND))

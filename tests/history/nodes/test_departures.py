@@ -47,6 +47,8 @@ def dated(
     events: Iterable[Facts],
     log: str | None = "server",
     unnamed_starts: Iterable[int] = (),
+    *,
+    others: Iterable[int] = (),
 ) -> list[tuple[str, float]]:
     folder = tmp_path / "events"
     folder.mkdir()
@@ -56,7 +58,8 @@ def dated(
     place: EvidenceRow = {"file": "broker-2/server.log", "line": 1}
     own = Log("broker-2", "broker", log or "", 0, 900 * SECOND, (), (), {}, 9, (place, place))
     covered = Coverage((own,) if log else (), 0, 900 * SECOND)
-    lanes = date_departures({2: spans}, folder, Clocks({}, {}, ()), covered, unnamed_starts)
+    brokers = {2: spans} | {broker: [span("up", 10, None)] for broker in others}
+    lanes = date_departures(brokers, folder, Clocks({}, {}, ()), covered, unnamed_starts)
     return [(one.state, one.begin / SECOND) for one in lanes[2]]
 
 
@@ -145,6 +148,22 @@ def test_a_broker_that_goes_on_to_log_time_outs_was_cut_off(tmp_path: Path, kind
     own += [event(second, "broker-2", kind, broker=2, peer=3) for second in (115, 119, 123, 127)]
 
     assert [state for state, _ in dated(tmp_path, fenced(), own)] == ["up", "isolated", "up"]
+
+
+@pytest.mark.parametrize(
+    ("others", "state"), [([], "isolated"), ([1], "fenced"), ([1, 3], "fenced")]
+)
+def test_nobody_is_cut_off_alone_where_zookeeper_answers_nobody(
+    tmp_path: Path, others: list[int], state: str
+) -> None:
+    waits = [
+        event(second, f"broker-{broker}", "zookeeper_disconnected", duration_ms=6000)
+        for broker in (2, *others)
+        for second in (115, 119, 123, 127)
+    ]
+    own = [event(100, "broker-2", "log_rolled"), *waits]
+
+    assert dated(tmp_path, fenced(), own, others=(1, 3))[1][0] == state
 
 
 def test_a_broker_that_writes_as_ever_is_only_fenced(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from forensics.report.page import draw_report
 from forensics.report.sections import findings
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
@@ -36,6 +37,30 @@ def test_a_card_says_why_it_fired_how_sure_it_is_and_what_would_make_it_wrong(
     assert "<li>A &lt;b&gt;test&lt;/b&gt; looks the same.</li>" in html
     assert "State: recurring, 3 weeks." in html
     assert "kafka-forensics show F-1 --archive ARCHIVE" in html
+
+
+def test_of_thousands_of_findings_the_worst_have_cards_and_all_are_counted(tmp_path: Path) -> None:
+    """A page of twenty megabytes opens nowhere; what has no card is still found and told."""
+    levels = ["medium"] * 200 + ["low"] * 400 + ["info"] * 900
+    found = [
+        finding(f"F-{number:08x}", "stale-metadata", level, clients=[f"app-{number}"],
+                title=f"app-{number} asked the wrong broker", evidence=[proof(1, 1, "x" * 200)] * 6)
+        for number, level in enumerate(levels)
+    ]  # fmt: skip
+    for name in ("leadership", "isr", "events", "files", "lanes"):
+        save(tmp_path, name, [])
+    write_findings(document(found), tmp_path / "findings.json")
+    html = draw_report(tmp_path).read_text("utf-8")
+
+    assert len(html) < 6_000_000
+    assert html.count("<article") == findings.MAX_CARDS
+    assert html.count('class="card level-medium"') == 200
+    assert "1,200 more do not: 300 low, 900 info" in html
+    assert "And 200 findings more in findings.json." in html
+    assert "kafka-forensics show ID" in html
+    # Each link to a finding leads somewhere.
+    links = set(re.findall(r'href="#(F-[0-9a-f]{8})"', html))
+    assert links <= set(re.findall(r'id="(F-[0-9a-f]{8})"', html))
 
 
 def test_without_earlier_runs_nothing_is_called_new(unclean: Path) -> None:

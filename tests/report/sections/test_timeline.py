@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from forensics.report import theme
+from forensics.report.incident_span import incident_span
+from forensics.report.lane_intervals import read_client_lanes
+from forensics.report.plotly_sheet import incident_bands
 from forensics.report.sections import timeline
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import END, at, document, file, finding, save
+from tests.report.sample_runs import END, START, at, document, file, finding, iso, save
 
 
 def lane(node: str, state: str, start: int, end: int) -> dict[str, Any]:
@@ -19,14 +25,18 @@ def lane(node: str, state: str, start: int, end: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def draw(out: Path, *lanes: dict[str, Any]) -> str:
+def draw(
+    out: Path, *lanes: dict[str, Any], events: Sequence[dict[str, Any]] = (),
+    findings: Sequence[dict[str, Any]] = (), files: Sequence[dict[str, Any]] = (),
+) -> str:  # fmt: skip
     """Draw the timeline of a run with these lanes."""
-    for name in ("leadership", "isr", "events"):
+    for name in ("leadership", "isr"):
         save(out, name, [])
-    save(out, "files", [file("broker-1", "server")])
+    save(out, "events", list(events))
+    save(out, "files", [file("broker-1", "server"), *files])
     save(out, "lanes", list(lanes))
-    write_findings(document([finding("F-1", "long-pause", "medium", brokers=[2])]),
-                   out / "findings.json")  # fmt: skip
+    told = findings or [finding("F-1", "long-pause", "medium", brokers=[2])]
+    write_findings(document(list(told)), out / "findings.json")
     return timeline.render(load_run(out))
 
 
@@ -72,4 +82,106 @@ def test_partitions_at_once_and_in_all_are_told_apart(unclean: Path) -> None:
     """Two numbers for one thing leave a reader wondering which one is wrong."""
     html = timeline.render(load_run(unclean))
 
-    assert "partitions at the same time: at most 3 unavailable" in html
+    assert "partitions at the same moment, at most: 3 unavailable" in html
+
+
+def test_the_legend_has_every_look_of_the_lanes_and_no_other(unclean: Path) -> None:
+    """Colour is never the only sign, and nothing on the figure goes without words."""
+    html = timeline.render(load_run(unclean))
+    words = re.findall(r"</span>([^<]+)</li>", html.partition("</ul>")[0])
+
+    assert words[:3] == ["broker 1 (up or leading)", "broker 2", "broker 3"]
+    assert ">U</b>leader that was not in sync (unclean election)</li>" in html
+    assert {"crashed", "no leader", "starting", "incident"} <= set(words)
+    assert not {"stopping (clean shutdown)", "frozen", "fenced (by the controller)"} & set(words)
+    # A dead broker and a partition without a leader look different.
+    assert theme.STATE["crashed"][0] != theme.STATE["no leader"][0]
+
+
+def test_under_zookeeper_nobody_is_fenced(tmp_path: Path) -> None:
+    lanes = [lane("broker-1", "up", 0, 60_000), lane("broker-1", "fenced", 60_000, 90_000),
+             lane("broker-1", "up", 90_000, END)]  # fmt: skip
+    kraft, zookeeper = tmp_path / "kraft", tmp_path / "zookeeper"
+    seen = {"kind": "setting_seen", "node": "broker-1", "ts": at(0), "file": "a", "line": 1,
+            "setting": "zookeeper.connect", "value": "127.0.0.1:2181"}  # fmt: skip
+
+    assert "fenced (by the controller)</li>" in draw(kraft, *lanes)
+    html = draw(zookeeper, *lanes, events=[seen])
+    assert "session lost (with ZooKeeper)</li>" in html
+    assert "fenced" not in html
+
+
+def test_a_broker_without_lines_is_not_said_to_serve_all_the_time(tmp_path: Path) -> None:
+    html = draw(tmp_path, lane("broker-1", "up", 0, END), lane("broker-2", "up", 0, 40_000),
+                lane("broker-2", "up", 70_000, END))  # fmt: skip
+
+    assert (
+        "All brokers in these logs were in service all the time as far as their lines show: "
+        "no lines for a while from broker 2" in html
+    )
+    assert "unknown (no lines)</li>" in html
+
+
+def test_the_band_of_the_incident_has_the_times_of_the_headline(tmp_path: Path) -> None:
+    """Two findings with a pause between them are one incident, and so one band."""
+    findings = [
+        finding(name, "long-pause", "high", brokers=[2], **{"from": iso(start), "to": iso(end)})
+        for name, start, end in (("F-1", 50_000, 55_000), ("F-2", 90_000, 95_000))
+    ]
+    draw(tmp_path, lane("broker-2", "up", 0, END), findings=findings)
+    run = load_run(tmp_path)
+    span = incident_span(run)
+
+    assert span is not None
+    assert incident_bands(run.findings, START + END) == [(span.start, span.end)]
+    assert (span.start - START, span.end - START) == (50_000, 95_000)
+
+
+def client_lane(node: str, state: str, start: int, end: int) -> dict[str, Any]:
+    return lane("broker-0", state, start, end) | {"node": node, "role": "client", "broker": None}
+
+
+def client_line(node: str, after: int, kind: str) -> dict[str, Any]:
+    return {"kind": kind, "node": node, "ts": at(after), "file": "a", "line": after, "client": node}
+
+
+def test_clients_are_drawn_as_their_logs_tell(tmp_path: Path) -> None:
+    """One that was closed, or whose log ended, does not run; one with a finding shows it."""
+    findings = [
+        finding("F-1", "record-too-large", "medium", clients=["app-photos", "file:a.zip!x/y.log"],
+                title="app-photos: 10 records were too large",
+                **{"from": iso(30_000), "to": iso(50_000)}),
+    ]  # fmt: skip
+    draw(
+        tmp_path, lane("broker-1", "up", 0, END),
+        client_lane("app-mail", "healthy", 5_000, 100_000),
+        client_lane("app-photos", "healthy", 0, END),
+        findings=findings, files=[file("app-mail", "client") | {"role": "client"}],
+        events=[client_line("app-mail", 20_000, "group_leaving"),
+                client_line("app-mail", 70_000, "kafka_version"),
+                # It was thrown out of its group and came back: it never stopped.
+                client_line("app-mail", 80_000, "group_leaving"),
+                client_line("app-mail", 81_000, "group_joining")],
+    )  # fmt: skip
+    lanes = read_client_lanes(load_run(tmp_path))
+    told = {
+        name: [(one.words or one.state, one.start - START, one.end - START)
+               for one in sorted(lanes, key=lambda one: one.start) if one.name == name]
+        for name in ("app-mail", "app-photos", "x/y.log")
+    }  # fmt: skip
+
+    assert told["app-mail"] == [
+        ("no lines yet", 0, 5_000), ("healthy", 5_000, 20_000), ("stopped", 20_000, 70_000),
+        ("healthy", 70_000, 100_000), ("log ended", 100_000, END),
+    ]  # fmt: skip
+    assert told["app-photos"] == [
+        ("healthy", 0, 30_000), ("Record too large", 30_000, 50_000), ("healthy", 50_000, END),
+    ]  # fmt: skip
+    assert [words for words, *_ in told["x/y.log"]] == ["unknown", "Record too large", "unknown"]
+
+
+def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:
+    clients = [client_lane(f"app-{number}", "healthy", 0, END) for number in range(9)]
+    html = draw(tmp_path, lane("broker-1", "up", 0, END), *clients)
+
+    assert "Clients: the 6 of 9 in trouble for longest" in html

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from forensics.history.log_coverage import ENDS_EARLY
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
@@ -163,7 +164,15 @@ def test_a_missing_broker_comes_first_of_what_is_not_known(unclean: Path) -> Non
     assert (
         "Not known No logs of broker 1, which led 6 partitions: what happened there is not" in says
     )
-    assert "Of all brokers and controllers" not in says
+    assert "Complete: of all brokers" not in says
+
+
+def test_logs_that_end_early_are_not_called_missing(unclean: Path) -> None:
+    row = {"node": "broker-1", "role": "broker", "state": "missing", "why": ENDS_EARLY}
+    save(unclean, "coverage", [row])
+    says = draw(unclean, crashed("F-2", 2, 45_000), trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "The logs of broker 1, which led 6 partitions, end early: what happened" in says
 
 
 def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> None:
@@ -242,7 +251,7 @@ def test_what_is_not_known_is_asked_and_complete_logs_are_no_answer(
 
     assert ("Not known Why broker 3 froze." in says) == asked
     # Which logs are there is a line of its own.
-    assert "Logs Of all brokers and controllers" in says or "damaged" in says
+    assert "Logs Complete: of all brokers" in says or "damaged" in says
 
 
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
@@ -262,9 +271,30 @@ def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: 
     gave_up = finding("F-5", "undelivered-records", "medium", clients=["c"],
                       measures={"records_min": 75})  # fmt: skip
     assert (
-        "No data loss found inside Kafka, but consumers skipped at least 989 records, "
-        "9 records were too large to be written, producers gave up at least 75 records."
+        "No data loss found inside Kafka, but consumers skipped at least 989 records; at least 84 "
+        "records were never written: 9 records too large (b), and at least 75 records given up (c)."
     ) in draw(unclean, skipped, refused, gave_up)
+
+
+def test_what_was_skipped_deleted_or_never_written_is_told_with_its_names(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    told = draw(
+        unclean,
+        finding("F-1", "offset-reset", "medium", clients=["a"], measures={
+            "skipped": 2389, "cause": "delete_records", "topic": "t", "deleted": 3259}),
+        finding("F-2", "offset-reset", "medium", clients=["b"], measures={"skipped": 989}),
+        finding("F-3", "offset-reset", "medium", clients=["c"], measures={
+            "skipped": 0, "skipped_max": 4997}),
+        finding("F-4", "deleted-topic-in-use", "low", measures={"topic": "carts"}),
+        finding("F-5", "undelivered-records", "medium", clients=["d"], measures={
+            "records_min": 75}),
+    )  # fmt: skip
+
+    assert (
+        "but consumers skipped at least 3,378 records (a 2,389, b 989), c skipped up to 4,997 "
+        "more; somebody deleted 3,259 records of t; topic carts was deleted with all records: how "
+        "many is not in the logs; producers gave up at least 75 records (d)."
+    ) in told
 
 
 def test_every_client_that_the_headline_names_is_explained_below(unclean: Path) -> None:
@@ -333,7 +363,8 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
     none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
     says = draw(unclean, one, impact=none)
 
-    assert "1 client logged disconnects or retries about that time, for up to 5 s: app-1." in says
+    assert "1 client logged disconnects or retries between 11:38:18 and 11:39:29, for" in says
+    assert "for up to 5 s: app-1; whether because of this is not in the logs." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
 
 

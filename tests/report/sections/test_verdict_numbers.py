@@ -283,7 +283,7 @@ def test_the_numbers_of_a_clear_page_are_counted_again(case: Case) -> None:
     # The shutdown at the end of the logs left nobody who could serve: it was planned.
     html = (case.out / "report.html").read_text("utf-8").partition('<section id="happened"')[0]
     shown = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
-    assert "partitions at the same time: at most 23 under-replicated;" in shown
+    assert "partitions at the same moment, at most: 23 under-replicated;" in shown
     assert "partitions unavailable" not in shown
     assert "without a leader" not in shown
 
