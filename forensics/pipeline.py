@@ -215,15 +215,18 @@ def finish_run(  # noqa: PLR0913, PLR0917
     watch = watch or Stopwatch()
     document, answers = detect_and_gate(files, history, rules, settings, watch)
     notify(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
+    problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
+    outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
+    figures = _count_figures(document, files, answers)
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
+        # The page is made of what was saved, and needs the room.
+        del document, answers
         page = draw_report(settings.out)
     page_name = str(page) if settings.address is None else f"{place_name(settings.out)}/{page.name}"
     notify(f"report     {page_name}")
-    problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
-    outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
     return run_result.save_result(
-        settings.out, outcome, command=settings.command, **_count_figures(document, files, answers),
+        settings.out, outcome, command=settings.command, **figures,
         coverage=summarise_coverage(settings.tables), page=page_name, **watch.figures(),
     )  # fmt: skip
 

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from forensics.lib.text_format import count, detector_label, duration, join_names
-from forensics.report.finding_text import is_open
-from forensics.report.headline import brokers_text
+from forensics.report.finding_text import STANDING_DETECTORS, is_open
+from forensics.report.headline import LOST_IF, brokers_text
+from forensics.report.incident_span import clock_text
 from forensics.run_output.reader import RunOutput, SavedFinding
+
+# What somebody did to the cluster: it goes first.
+DONE = ("rolling-restart", "broker-restart", "reassignment", "preferred-election")
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class RoutineLine:
 
 
 def merge_routine(run: RunOutput, findings: Iterable[SavedFinding]) -> list[RoutineLine]:
-    """Merge findings of one kind: planned stops first, then what clients saw, then the rest."""
+    """Merge findings of one kind: what was done first, then what came of it, settings last."""
     groups: dict[str, list[SavedFinding]] = {}
     for one in findings:
         groups.setdefault(_kind(run, one), []).append(one)
@@ -33,7 +37,14 @@ def merge_routine(run: RunOutput, findings: Iterable[SavedFinding]) -> list[Rout
         lines.append(RoutineLine(_text(kind, members), (*members, *with_it)))
     if planned:
         lines.append(RoutineLine(_text("", planned), tuple(planned)))
-    return lines
+    return sorted(lines, key=_place)
+
+
+def _place(line: RoutineLine) -> int:
+    detector = line.findings[0].detector
+    if detector in DONE:
+        return DONE.index(detector) - len(DONE)
+    return 1 if detector in STANDING_DETECTORS else 0
 
 
 def _kind(run: RunOutput, finding: SavedFinding) -> str:
@@ -49,7 +60,9 @@ def _kind(run: RunOutput, finding: SavedFinding) -> str:
 
 def _text(kind: str, members: Sequence[SavedFinding]) -> str:
     if kind == "stopped":
-        return f"{_brokers(members)} shut down cleanly; not restarted before the logs end"
+        starts = [one.start_ms for one in members if one.start_ms is not None]
+        when = f" at {clock_text(min(starts), min(starts))}" if starts else ""
+        return f"{_brokers(members)} shut down cleanly{when}, and not started again after that"
     if kind == "restarted" and len(members) > 1:
         return f"{_brokers(members)} restarted cleanly"
     if kind == "refreshes":
@@ -57,6 +70,8 @@ def _text(kind: str, members: Sequence[SavedFinding]) -> str:
         under = f"all within {duration(max(longest, 100))}" if len(members) > 1 else "at once"
         number = count(len(members), "short metadata refresh", "short metadata refreshes")
         return f"{number} by clients after a leader moved, {under}: expected"
+    if kind == "truncation":
+        return f"{join_names([one.title for one in members], 2)}: {LOST_IF}"
     if len(members) == 1:
         return members[0].title or detector_label(members[0].detector)
     titles = [one.title for one in members]

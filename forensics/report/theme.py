@@ -21,7 +21,7 @@ MAX_COLOURS = 8
 # Nobody leads, nothing runs; no file tells; the edge of every mark, seen on light and dark.
 NONE, LACKING, HATCH = "var(--none)", "var(--lacking)", "#8a929b"
 # No line tells: quiet in the light and in the dark.
-UNKNOWN = "var(--unknown)"
+UNKNOWN, GROUND = "var(--unknown)", "var(--ground)"
 UNCLEAN = "#d32f2f"
 # How bad it is, in colours that no broker has.
 BAD, WORSE, WORST = "#9b86cf", "#a0691f", "#c2185b"
@@ -49,8 +49,8 @@ STATE = {
     # of partitions
     "no leader": (NONE, "x"),
     # laid over other states
-    "not served": ("#ffffff", "/"),
-    "vanished": ("#ffffff", "/"),
+    "not served": (GROUND, "/"),
+    "vanished": (GROUND, "/"),
 }
 # What a broker is in without its controller: under ZooKeeper nobody is fenced.
 SESSION_LOST = "session lost"
@@ -152,7 +152,7 @@ def _tinted(colour: str, tint: int) -> str:
 
 def text_colour(colour: str) -> str:
     """Choose black or white letters for a bar of a colour, whichever is read more easily."""
-    if colour == UNKNOWN:
+    if colour in (UNKNOWN, GROUND):
         return "var(--text)"
     if colour.startswith("var("):
         return "var(--ground)"

@@ -33,6 +33,7 @@ MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
 MAX_LANES, MAX_BARS = 4, 200
+LEADING = ("leader", "unclean leader")
 Span = tuple[int, int]
 
 
@@ -202,8 +203,8 @@ def _read_partition_lanes(
     hit = [row for row in groups.rows if any(name in outages for name in row.members)]
     lanes: list[LaneInterval] = []
     for row in hit[:MAX_LANES]:
-        lanes += _leaders(row, view)
         dark = {span for name in row.members for span in outages.get(name, ())}
+        lanes += _cut_at(_leaders(row, view), dark)
         # Where there was no leader at all, that says enough.
         leaderless = [(one.start, one.end) for one in row.leader_epochs if one.leader == -1]
         lanes += [
@@ -212,6 +213,17 @@ def _read_partition_lanes(
             for piece in intervals.gaps(intervals.clip(leaderless, span), span)
         ]
     return lanes
+
+
+def _cut_at(lanes: Sequence[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
+    """Cut leaders where they did not serve, so that no word stands below the hatching."""
+    for lane in lanes:
+        whole = (lane.start, lane.end)
+        dark = intervals.clip(spans, whole) if lane.state in LEADING else []
+        for start, end in intervals.gaps(dark, whole):
+            yield replace(lane, start=start, end=end)
+        for start, end in dark:
+            yield replace(lane, start=start, end=end, words=" ")
 
 
 def _read_outages(run: RunOutput, view: Span) -> dict[str, list[Span]]:
@@ -238,7 +250,8 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
         if not (epoch.start < view[1] and epoch.end > view[0]):
             continue
         last = lanes[-1] if lanes else None
-        if last and (last.broker, last.state, last.end) == (leader, state, epoch.start):
+        is_same = last and (last.broker, last.state) == (leader, state)
+        if last and is_same and epoch.start <= last.end + partition_groups.SAME_CHANGE_MS:
             # The same leader under another epoch: nothing changed for clients.
             lanes[-1] = replace(last, end=epoch.end)
         else:

@@ -112,8 +112,13 @@ _STATES = (
     ("worse", "worse", "Worse", "seen last week too, and larger now"),
     ("recurring", "recurring", "Recurring", "seen before, and about as large"),
     ("better", "better", "Better", "seen last week too, and smaller now"),
-    ("resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"),
-    ("unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"),
+    ("resolved", "resolved", "Resolved", "seen before, and not now, though logs would show it"),
+    (
+        "unknown",
+        "not evaluable",
+        "Not evaluable",
+        "seen before; too few logs to say whether it is over",
+    ),
 )
 
 
@@ -135,7 +140,8 @@ def _compared(view: WeekView) -> list[Child]:
     """Say in a chip how the week compares with the one before, and behind it why."""
     word = view.verdict.word
     chip = tag("span", compared_text(word), class_=f"badge level-{VERDICT_LEVELS[word]}")
-    about = f" {view.week.cluster}." if view.week.cluster else ""
+    cluster = view.week.cluster
+    about = f" {cluster[:1].upper()}{cluster[1:]}." if cluster else ""
     return [chip, f" {view.verdict.why[:1].upper()}{view.verdict.why[1:]}.{about}"]
 
 
@@ -226,7 +232,7 @@ def _figures(view: WeekView) -> list[Markup]:
     then = view.verdict.then
     return [
         key_figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
-        key_figure("Logs cover", percent_text(view), str(view.verdict.now) + (
+        key_figure("Logs cover", percent_text(view), f"{view.verdict.now}{_whose_hours(view)}" + (
                 f"; last week {then}" if then else "; last week is not in the store")),
         key_figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
         key_figure("New", f"{len(view.incidents('new', 'seen')):,}",
@@ -237,6 +243,13 @@ def _figures(view: WeekView) -> list[Markup]:
         key_figure("Resolved", f"{len(view.incidents('resolved')):,}",
                 f"{unknown} not evaluable" if unknown else ""),
     ]  # fmt: skip
+
+
+def _whose_hours(view: WeekView) -> str:
+    """Say why there are more hours than a week has."""
+    now = view.verdict.now
+    nodes = now.expected_ms // now.window_ms if now.window_ms else 0
+    return f", those of {nodes} brokers and controllers together" if nodes > 1 else ""
 
 
 def draw_findings(view: WeekView) -> Markup:

@@ -209,6 +209,23 @@ def test_a_clear_day_tells_what_was_routine_and_nothing_else(quiet: Path) -> Non
     assert "Impact" not in says
 
 
+def test_what_was_done_comes_before_what_came_of_it_and_settings_last(quiet: Path) -> None:
+    stops = [
+        finding(f"F-{number}", "broker-restart", "info", brokers=[number], to=None,
+                measures={"kind": "controlled"}, **{"from": iso(140_000)})
+        for number in (1, 2)
+    ]  # fmt: skip
+    cut = finding("F-3", "truncation", "low", title="6 records truncated after a clean failover")
+    setting = finding("F-4", "config-risk", "info", title="1 setting could be safer")
+    says = draw(quiet, setting, cut, *stops, verdict_="clear")
+
+    assert re.search(
+        r"Routine Brokers 1 and 2 were shut down cleanly at 11:40:00, and not started again after "
+        r"that\..*6 records truncated after a clean failover: lost only if written with acks=1 and "
+        r"not resent\..*1 setting could be safer\.", says,
+    )  # fmt: skip
+
+
 def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
     unclean: Path, rewrite: Rewrite
 ) -> None:

@@ -48,7 +48,8 @@ def test_the_verdict_is_the_word_the_coverage_and_the_numbers(pages: dict[str, P
     assert "high New: flapping-broker of broker 2 worse than last week 1 high find" in worse
     assert "Logs cover 86 % 433.4 of 504 h" in worse
     assert "cannot be compared with last week" in unknown
-    assert "the logs cover 399.8 of 504 h of this window" in unknown
+    assert "logs cover only 399.8 of 504 h of this window, so trouble may be hidden" in unknown
+    assert "399.8 of 504 h, those of 3 brokers and controllers together" in unknown
 
 
 def test_the_first_words_are_the_worst_new_finding_and_what_to_do(tmp_path: Path) -> None:
