@@ -142,7 +142,9 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
     logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
-    end = end[11:] if start[:10] == end[:10] else end
+    if start[:10] == end[:10]:
+        # The axis has the day.
+        start, end = start[11:], end[11:]
     text = "; ".join([served, *worst, *logged])
     return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
 
