@@ -19,13 +19,13 @@ from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_los
 from forensics.report.finding_text import client_name, short_title
 from forensics.report.headline import (
     CONSEQUENCES,
-    LOST_IF,
     NODE_STORIES,
     bounds_text,
     brokers_text,
     count_outages_without_end,
     headline,
     loss_sentence,
+    lost_if,
     merged_findings,
     node_stories,
     often_text,
@@ -36,7 +36,9 @@ from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # The headline names as many clients.
-MAX_EFFECTS, MAX_NAMED = 3, 4
+MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
+# Two findings name the moment of one thing so close together.
+SAME_MOMENT_MS = 2000
 OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
 CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
@@ -140,18 +142,70 @@ def _trigger_sentence(
     parts = []
     for index, (at, node) in enumerate(moments[:4]):
         doing = verb if not index else ""
-        again = next((one for one in repeats if _is_about(one, node)), None)
-        often = f" {often_text(again)}, first" if again else ""
+        several = [one for one in findings if one.detector != "flapping-broker"
+                   and len(_times_of(one)) > 1]  # fmt: skip
+        again = next((one for one in [*repeats, *several] if _is_about(one, node)), None)
         name = node_text(node)
-        when = clock_text(at, span.start)
-        parts.append(" ".join(f"{name} {doing}{often} at {when}".split()))
+        if again:
+            parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
+            parts[-1] += _each_time(again, kind, span)
+        else:
+            when = clock_text(at, span.start)
+            long = _length_text([*findings, *run.incidents], kind, at, node)
+            parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
         if again and again.measures.get("freezes_min"):
             cycles = again.measures.get("cycles")
-            parts[-1] += f" ({cycles} of these freezes ended the broker's session)"
+            parts[-1] += f"; {cycles} of these freezes ended the broker's session"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
     return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+
+
+def _times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
+    """Return when each freeze or absence of a finding began, and how many seconds it was."""
+    rows = finding.measures.get("times") or finding.measures.get("absences")
+    if isinstance(rows, list):
+        dated = [(parse_millis(row.get("from")), row.get("seconds")) for row in rows
+                 if isinstance(row, dict)]  # fmt: skip
+        return [(at, seconds) for at, seconds in dated if at is not None]
+    away = finding.measures.get("away_s")
+    known = isinstance(away, int | float) and finding.start_ms is not None
+    return [(finding.start_ms or 0, float(away or 0))] if known else []
+
+
+def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
+    """List when each freeze or absence was, and how long; empty where nothing is known."""
+    times = _times_of(finding)
+    listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
+    listed = times if len(times) == MAX_TIMES + 1 else listed
+    parts = []
+    for at, seconds in listed:
+        when = clock_text(at, span.start)
+        long = f"{duration(_whole(seconds))} from {when}" if seconds is not None else ""
+        parts.append(long or f"from {when} on")
+    if not parts:
+        return f", first at {clock_text(finding.start_ms or 0, span.start)}"
+    if left := len(times) - len(listed):
+        lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
+        most = f", up to {duration(_whole(max(lengths)))}" if lengths else ""
+        parts.append(f"{left} more{most}")
+    return f" ({'down ' if kind == 'crash' else ''}{', '.join(parts)})"
+
+
+def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
+    """Say for how long a process was away that was lost at a moment; empty where nobody knows."""
+    for one in findings:
+        for begin, seconds in _times_of(one) if _is_about(one, node) else ():
+            if seconds is not None and abs(begin - at) <= SAME_MOMENT_MS:
+                long = duration(_whole(seconds))
+                return f", back in service {long} later" if kind == "crash" else f" for {long}"
+    return ""
+
+
+def _whole(seconds: float) -> int:
+    """Return whole seconds in milliseconds, where tenths say nothing."""
+    return round(seconds) * 1000 if seconds >= 2 else round(seconds * 1000)
 
 
 def _moment(at: object) -> int:
@@ -349,7 +403,7 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         number, _, noun = both.rpartition(" ")
         on = count(truncated.partitions, "partition")
         yield SummaryLine(
-            f"{number} more {noun} truncated on {on} after clean failovers: {LOST_IF}."
+            f"{number} more {noun} truncated on {on} after clean failovers: {lost_if(run)}."
         )
 
 

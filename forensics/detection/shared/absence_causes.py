@@ -239,6 +239,24 @@ class FailedStarts:
         return bool(self.rows) and all(_is_about_settings(row) for row in self.rows)
 
 
+def refused_by_old_session(context: DetectionContext, broker: int, tried: FailedStarts) -> str:
+    """Say what stands in the way of a start that ZooKeeper refused; empty if it did not.
+
+    The session of a process that was killed lasts until its time-out, and holds the broker's id.
+    """
+    if not tried.rows or "NodeExists" not in f"{tried.rows[-1]['error']} {tried.reason}":
+        return ""
+    where = (pc.field("kind") == "zookeeper_connected") & (pc.field("node") == broker_node(broker))
+    rows = context.each("events", where & pc.field("duration_ms").is_valid(), ["duration_ms"])
+    longest = max((row["duration_ms"] for row in rows), default=None)
+    known = f" ({longest / 1000:g} s here)" if longest else ""
+    return (
+        " ZooKeeper refused its last start: the session of its former process was still there"
+        f" (NodeExists). Wait until zookeeper.session.timeout.ms{known} has passed since that one"
+        f" ended; if it is refused again, find the other process that uses broker.id={broker}."
+    )
+
+
 def _is_about_settings(row: Row) -> bool:
     # Kafka checks its settings by `require` before anything else.
     error, detail = row["error"] or "", row["detail"] or ""
