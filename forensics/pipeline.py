@@ -48,7 +48,8 @@ from forensics.events.packs import (
 )
 from forensics.events.preflight import refuse_other_input
 from forensics.events.scan import preload_patterns
-from forensics.events.zone_changes import settle_midnights, settle_zone_changes
+from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
+from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
@@ -58,7 +59,7 @@ from forensics.history.cluster_ids import (
     refuse_several_clusters,
 )
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
-from forensics.history.mixed_clusters import refuse_contradictions
+from forensics.history.mixed_clusters import refuse_contradictions, refuse_strangers
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
@@ -258,6 +259,8 @@ def scan_archives(
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
     settle_midnights(files.values())
+    for placed in tell_placed(place_undated(files.values())):
+        notify(f"times      {placed}")
     for change in settle_zone_changes(files.values()):
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
@@ -268,6 +271,8 @@ def scan_archives(
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
     keep_one_cluster(engine, files, events, settings)
+    if settings.cluster is None:
+        tell_strangers(files, events, notify)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
@@ -338,6 +343,23 @@ def keep_one_cluster(
         kept.rename(events)
     refuse_contradictions([name for name in files if name not in others], events)
     return bool(others)
+
+
+def tell_strangers(files: Mapping[str, FileAccount], events: Path, notify: Notify) -> None:
+    """Refuse clusters without a common topic, or say that there may be two of them."""
+    folders = {name: name[: max(name.rfind("/"), name.rfind("!"), 0)] for name in files}
+    homes = {(part.node, folders[part.file]) for part in list_node_accounts(files.values())}
+    if max(Counter(node for node, _ in homes).values(), default=0) < 2:
+        # Every node has one folder.
+        return
+    strangers = refuse_strangers(events)
+    if strangers is None:
+        return
+    notify(f"warning: these may be logs of two clusters: {strangers}; they are read as one")
+    for name, file in files.items():
+        if folders[name] in strangers.folders[1]:
+            note = f"perhaps of another cluster than {strangers.names[0]}, read as one with it"
+            file.notes = [*file.notes, note]
 
 
 def settle_events(

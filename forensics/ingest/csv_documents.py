@@ -10,17 +10,20 @@ import csv
 import io
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from forensics.ingest.document_records import LineNumbers, Piece, make_piece
 from forensics.ingest.field_inference import Recorder, learn_fields, learn_nodes
-from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.json_objects import ObjectReader, is_stamp
 from forensics.ingest.json_wrappers import decode_loosely
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.ingest.text_buffer import undo_escapes
+from forensics.ingest.time_formats import TIME_HINT
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 _DELIMITERS = ",;\t|"
@@ -29,14 +32,20 @@ _BOM = b"\xef\xbb\xbf"
 _LENGTH = 8
 # What Excel is told of the delimiter, before the header.
 _DELIMITER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.\r?\n?$")
-_CLOCK = re.compile(r"[0-9]:[0-9]{2}:[0-9]{2}")
+_TIME = re.compile(TIME_HINT)
+# A table without a header has so many cells a row, in so many of its rows.
+_OF_ROWS, _FEWEST_CELLS, _NEARLY_ALL, _FIRST_BYTES = ",;", 3, 0.98, 64 << 10
 _FEW_RECORDS = 3
 # The first cells of a row stand in so much of it.
 _ROW_BEGIN = 4096
 _SAME_LENGTH = 0.9
 
 
-def read_header(line: bytes) -> tuple[str, list[str]] | None:
+# The delimiter of a table, and the names of its columns.
+Header = tuple[str, list[str]]
+
+
+def read_header(line: bytes) -> Header | None:
     """Read the first line of a table: its delimiter, and the names of its columns."""
     text = line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)
@@ -102,16 +111,25 @@ class Rows(ABC):
 class TableDocument(Rows):
     """Reads a table; a line break inside quotes does not end a row."""
 
-    def __init__(self, readers: Sequence[ObjectReader], *, quotes: bool | None = None) -> None:
-        """Begin before the header; `quotes`: whether they enclose cells, where that is known."""
+    def __init__(
+        self,
+        readers: Sequence[ObjectReader],
+        *,
+        quotes: bool | None = None,
+        columns: Header | None = None,
+    ) -> None:
+        """Begin before the header, if no `columns` are given.
+
+        `quotes`: whether they enclose cells, where that is known.
+        """
         super().__init__(readers)
-        self._header: tuple[str, list[str]] | None = None
+        self._columns = self._header = columns
         self._known_quotes = quotes
         self._quotes = True
 
     def renew(self, readers: Sequence[ObjectReader]) -> TableDocument:
         """Return a document of the same kind that was fed nothing."""
-        return TableDocument(readers, quotes=self._known_quotes)
+        return TableDocument(readers, quotes=self._known_quotes, columns=self._columns)
 
     def _parts(self, *, final: bool) -> Iterator[tuple[int, int]]:
         if self._header is None and not self._take_header(final=final):
@@ -187,12 +205,10 @@ def find_table(
     if _DELIMITER_LINE.match(first):
         first, _, rest = rest.partition(b"\n")
     header = read_header(first) if rest else None
-    if header is None:
-        return None
-    known = any(reader.has_message(header[1]) for reader in readers)
+    known = header is not None and any(reader.has_message(header[1]) for reader in readers)
     # The first line of a log is told from a header before any row is read: most files are logs.
-    if not known and _CLOCK.search(first.decode("utf-8", "replace")):
-        return None
+    if header is None or (not known and _TIME.search(first.decode("utf-8", "replace"))):
+        return _find_rows(head, readers, loggers)
     document, rows = _best_quotes(head, readers)
     regular = sum(same for same, _ in rows) >= _SAME_LENGTH * len(rows)
     if not known and not regular:
@@ -201,6 +217,45 @@ def find_table(
     learnt = [learn_fields(reader, nodes, loggers) or reader for reader in readers]
     pieces = document.renew(learnt).feed(head, final=False)
     return document.renew(learnt) if any(piece.whole for piece in pieces) else None
+
+
+def _find_rows(
+    head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str]
+) -> TableDocument | None:
+    """Read a table without a header, if all its first rows have as many cells, and one is a time.
+
+    Between tabs stand the parts of records that have a line each, too: no row takes several.
+    """
+    for delimiter in _OF_ROWS:
+        some = _first_rows(head, delimiter)
+        timed = [row for row in some if any(map(is_stamp, row))]
+        width = Counter(map(len, timed)).most_common(1)[0][0] if timed else 0
+        if width < _FEWEST_CELLS or len(timed) < _NEARLY_ALL * len(some):
+            continue
+        columns = (delimiter, [f"column {number + 1}" for number in range(width)])
+        document = TableDocument(readers, columns=columns)
+        rows = list(document.rows(head))
+        if sum(same for same, _ in rows) < _NEARLY_ALL * len(rows):
+            continue
+        learnt = [learn_fields(reader, [node for _, node in rows], loggers) for reader in readers]
+        found = document.renew([one for one in learnt if one is not None])
+        pieces = found.renew(found.readers).feed(head, final=False)
+        if sum(piece.whole for piece in pieces) >= _FEW_RECORDS:
+            return found
+    return None
+
+
+def _first_rows(head: bytes, delimiter: str) -> list[list[str]]:
+    """Return the first rows of a table; the last one of a short head may be cut."""
+    text = head[:_FIRST_BYTES].decode("utf-8", "replace")
+    if delimiter not in text[: text.find("\n")]:
+        return []
+    try:
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        found = list(islice(rows, _FIRST_LINES))
+    except csv.Error:
+        return []
+    return found[:-1] if len(found) < _FIRST_LINES else found
 
 
 def _best_quotes(
@@ -297,15 +352,16 @@ class DrawnTable(Rows):
 def _drawn_names(lines: Sequence[bytes]) -> list[str]:
     """Find the names of a drawn table: above a ruler, or in it."""
     for above, line in zip(lines, lines[1:], strict=False):
-        names = split_row(above.decode("utf-8", "replace"))
-        inside = above.decode("utf-8", "replace").strip()
+        text = above.decode("utf-8", "replace")
+        inside = text.strip()
         if inside[:1] == _CORNER and inside.count(_LINE) > len(_LINE):
             inside_names = re.split(rf"[{_LINE}\u252c\u2510{_CORNER}]+", inside)
             names = [name for name in inside_names if name]
-            drawn = True
+        elif is_ruler(line):
+            names = split_row(text)
         else:
-            drawn = is_ruler(line)
-        if drawn and 1 < len(names) == len(set(names)) and all(names):
+            continue
+        if 1 < len(names) == len(set(names)) and all(names):
             return names
     return []
 

@@ -33,6 +33,12 @@ from forensics.ingest.field_inference import (
 from forensics.ingest.json_documents import SECTION, JsonDocument
 from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.markup_documents import (
+    HtmlDocument,
+    RtfDocument,
+    looks_like_html,
+    looks_like_rtf,
+)
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.ingest.record_starts import HEAD_BYTES, PADDING
 from forensics.ingest.vertical_documents import FieldsDocument, find_fields
@@ -87,6 +93,8 @@ class Splitter(Protocol):
 
 _PRINTED: tuple[tuple[Callable[[bytes], bool], type[Document]], ...] = (
     (looks_like_xml, XmlDocument),
+    (looks_like_html, HtmlDocument),
+    (looks_like_rtf, RtfDocument),
     (looks_like_ruby, RubyDocument),
     (looks_like_yaml, YamlDocument),
 )
@@ -171,9 +179,13 @@ def _is_turned(head: bytes) -> bool:
     Two things prove it: lines below a record have a collector's time of their own, or stand above
     the record that they belong to.
     """
-    lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
+    lines = head.split(b"\n")[:-1]
     first, last = (next(filter(None, map(line_time, some)), 0) for some in (lines, lines[::-1]))
-    if first <= last or not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
+    # Of nearly all files no more than two lines are read here.
+    if first <= last:
+        return False
+    lines = [line for line in lines if line.strip()]
+    if not _is_newest_first([Piece(0, 1, 1, line) for line in lines]):
         return False
     timed = [line_time(line) is not None for line in lines]
     heads = [bool(_HEAD.search(line, 0, _HEAD_REACH)) for line in lines]

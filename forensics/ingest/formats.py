@@ -64,6 +64,16 @@ _UNREAD: tuple[tuple[bytes, str, str], ...] = (
     (b"JAVA PROFILE 1.0", "a heap dump", "it holds no log lines"),
     (b"\xca\xfe\xba\xbe", "a Java class or a Mac program", "it holds no log lines"),
 )
+# What a mail or a mailbox begins with, what its headers are, and those of encoded parts.
+_MAIL = re.compile(
+    rb"(?i)(?:From \S+ [^\n]*[0-9]\r?\n|(?:Return-Path|Received|Delivered-To|From|To|Cc|Subject|"
+    rb"Date|Message-ID|MIME-Version|Content-Type|Reply-To|DKIM-Signature|Authentication-Results|"
+    rb"ARC-[\w-]+|X-[\w-]+):[ \t][^\n]*\n(?:[ \t][^\n]*\n)*[A-Za-z][A-Za-z-]*:)"
+)
+_MAIL_HEADER = re.compile(rb"[!-9;-~]+:|[ \t]+\S|>?From |\Z")
+_MAIL_ENCODED = re.compile(
+    rb"(?im)^Content-(?:Transfer-Encoding:\s*(?:base64|quoted-printable)|Type:\s*multipart/)"
+)
 # LHA has its magic behind two bytes.
 _LHA = re.compile(rb"..-lh[0-9d]-", re.DOTALL)
 _PROGRAMS = (b"MZ", b"\x7fELF")
@@ -159,8 +169,22 @@ def _is_zlib(head: bytes) -> bool:
     return True
 
 
+def _is_mail(head: bytes) -> bool:
+    """Return True if a mail begins here whose text is encoded, or that has several parts."""
+    if not _MAIL.match(head):
+        return False
+    headers, found, _ = head.replace(b"\r\n", b"\n").partition(b"\n\n")
+    if not all(
+        _MAIL_HEADER.match(line) for line in headers.split(b"\n")[: -1 if not found else None]
+    ):
+        return False
+    return not found or _MAIL_ENCODED.search(headers) is not None
+
+
 def _text_format(head: bytes) -> str:
     """Tell how characters are coded where no mark says it, and lines that end in CR alone."""
+    if _is_mail(head):
+        return "mail"
     if b"\0" in head[:64]:
         for names, width in ((_ZEROS_OF_32, 4), (_ZEROS_OF_16, 2)):
             for name, zeros in names.items():

@@ -36,7 +36,8 @@ _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
 _CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
-_END_QUOTE = re.compile(r"[\"'][,\])}]*\s*$")
+# What follows the quote around a line is no longer.
+_LONGEST_TAIL = 40
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 # A name that stands where loggers do has so little before or behind it.
 _EDGE = 2
@@ -155,11 +156,10 @@ def infer_layout(
     if time is None or not _is_evident(head, pattern, sure, day):
         return ()
     time = time.on(day)
-    if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines)):
-        cut = [line.rstrip().removesuffix(end) for line in lines]
-        # Nothing stands behind the last item of a list.
-        own = re.escape(end.removesuffix(",")) + ",?" if end.endswith(",") else None
-        return (found_end(end, own), *infer_layout(cut, loggers, day, starts))
+    if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines, prefix.source[-1])):
+        shown, own = end
+        cut = [re.sub(f"{own}$", "", line.rstrip()) for line in lines]
+        return (found_end(shown, own), *infer_layout(cut, loggers, day, starts))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -216,11 +216,29 @@ def _write_ending(split: Sequence[Sequence[str]]) -> Wrapper:
     return found_end(shown, pattern)
 
 
-def _shared_end(lines: Sequence[str]) -> str:
-    """Return what closes the quote that nearly all lines begin with."""
-    ends = Counter(match[0].rstrip() for line in lines if (match := _END_QUOTE.search(line)))
-    end, count = max(ends.items(), key=lambda item: (item[1], item[0]), default=("", 0))
-    return end if count > _SHARE * len(lines) else ""
+def _shared_end(lines: Sequence[str], quote: str) -> tuple[str, str] | None:
+    """Return what closes the quote that nearly all lines begin with, and the pattern of it.
+
+    A line break may be escaped before it, and counts may follow.
+    """
+    tails: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        tail = line.rstrip()[line.rstrip().rfind(quote) + 1 :]
+        if quote in line and len(tail) <= _LONGEST_TAIL:
+            tails.setdefault(gap_form(tail.rstrip(",")), []).append(tail)
+    some = max(tails.values(), key=len, default=[])
+    if len(some) <= _SHARE * len(lines):
+        return None
+    # Nothing stands behind the last item of a list.
+    listed = any(tail.endswith(",") for tail in some)
+    parts = gap_parts([tail.rstrip(",") for tail in some])
+    if any(part.kind == "loose" for part in parts):
+        return None
+    ended = sum(f"\\n{quote}" in line[-_LONGEST_TAIL:] for line in lines) > _SHARE * len(lines)
+    front = r"(?:\\r)?(?:\\n)?" if ended else ""
+    pattern = front + re.escape(quote) + "".join(part.pattern for part in parts)
+    shown = quote + "".join(part.shown for part in parts)
+    return shown + "," * listed, pattern + ",?" * listed
 
 
 def _elements(line: str) -> tuple[_Element, ...]:
@@ -543,9 +561,12 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     if loose and not dotted and all(name.rpartition(".")[2][:1].isupper() for _, name, _ in some):
         # What stands before it may end in a word, too, such as the client of a thread.
         logger = _CLASS
-    gap = r"[ \t]*" if sign and not sign[0].isalnum() else r"[ \t]+"
+    # Nothing follows where the message stands in the line below.
+    bare = sum(not rest.strip() for *_, rest in some) >= _NEARLY_ALL * len(some)
+    gap = r"[ \t]*" if bare or (sign and not sign[0].isalnum()) else r"[ \t]+"
     place = _METHOD if 2 * methods > len(rests) else PLACE
-    pattern.add(rf"(?P<logger>{logger}?){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")
+    logger += "" if bare else "?"
+    pattern.add(rf"(?P<logger>{logger}){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")
     return share, pattern
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from forensics.ingest.compression import COMPRESSIONS, PeekableStream, Readable, decompress
 from forensics.ingest.container_accounts import EMPTY, MOST_LISTED, ContainerAccount
 from forensics.ingest.formats import TEXT_FORMATS, is_program, name_unread, sniff_format
+from forensics.ingest.mail_reader import MailReader
 from forensics.ingest.pushback_stream import ForwardInput
 from forensics.ingest.read_limits import Budget, DamageError
 from forensics.ingest.tar_headers import is_headless_tar
@@ -28,7 +29,7 @@ from forensics.lib.limits import DEFAULT_LIMITS, Limits
 BLOCK = 4 << 20
 # A format (gzip, tar, zip, utf-16, ..), and the name of the member that was taken.
 UnpackStep = tuple[str, str]
-_ARCHIVES = frozenset(("tar", "zip", "ar"))
+_ARCHIVES = frozenset(("tar", "zip", "ar", "mail"))
 _BROKEN = (OSError, EOFError, tarfile.TarError, zlib.error, ValueError)
 
 
@@ -260,13 +261,16 @@ class Unpacker:
         if place.parent is not None:
             place.parent.read += 1
         inner = _Place(place.name, place.steps, account)
-        walk: TarReader | ZipStream | ArReader
+        walk: TarReader | ZipStream | ArReader | MailReader
         if kind == "tar":
             walk = TarReader(source, self.budget)
             yield from self._tar_members(walk, account, inner)
         elif kind == "zip":
             walk = ZipStream(source, self.budget)
             yield from self._zip_entries(walk, account, inner)
+        elif kind == "mail":
+            walk = MailReader(source, self.budget)
+            yield from self._mail_parts(walk, account, inner)
         else:
             walk = ArReader(source, self.budget)
             yield from self._ar_members(walk, account, inner)
@@ -368,6 +372,23 @@ class Unpacker:
             yield from self._open(
                 walk, _Place(f"{place.name}!{unique}", taken, account, notes=notes)
             )
+
+    def _mail_parts(
+        self, walk: MailReader, account: ContainerAccount, place: _Place
+    ) -> Iterator[UnpackedFile]:
+        names = UniqueNames()
+        for part in walk:
+            account.entries += 1
+            if why := self.budget.exhausted():
+                self._stop(account, why)
+                return
+            name = name_text(part.name)
+            if part.skipped:
+                account.leave_out(part.skipped, name)
+                continue
+            unique = names.take(name)
+            taken = (*place.steps, ("mail", unique))
+            yield from self._open(walk, _Place(f"{place.name}!{unique}", taken, account))
 
     def _stop(self, account: ContainerAccount, why: str, *, counted: bool = False) -> None:
         """Leave out this entry and all behind it, which are not even counted."""

@@ -117,6 +117,11 @@ _FORMS = (
     TimeForm("clock", _CLOCK),
 )
 _BY_ID = {form.id: form for form in _FORMS}
+# What a time holds, whatever its form: a clock, a date and a clock without separators, seconds.
+TIME_HINT = (
+    r"[0-9]:[0-9]{2}:[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}[ .,]|\b1[0-9]{9}"
+    r"|\b20[0-9]{6}[T _-]?[0-9]{6}"
+)
 _FINDER = re.compile(
     r"(?<![0-9A-Za-z:])(?:"
     + "|".join(f"(?P<f{at}>{form.unnamed})" for at, form in enumerate(_FORMS))
@@ -138,6 +143,11 @@ class FoundTime:
     form: str
     begin: int
     end: int
+
+
+# The day of files whose names tell none, until something else does: in a leap year, long before
+# Kafka.
+UNDATED = (1976, 1, 1)
 
 
 def day_in_name(name: str) -> tuple[int, int, int] | None:

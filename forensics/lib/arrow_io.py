@@ -145,6 +145,10 @@ def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
     return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
 
 
+# So many batches are put together before they are written.
+_MANY_BATCHES = 256
+
+
 def write_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path, rows: int = ROWS_OF_GROUP
 ) -> None:
@@ -160,6 +164,9 @@ def write_batches(
             if waiting >= rows:
                 writer.write_table(pa.Table.from_batches(held, schema))
                 held, waiting = [], 0
+            elif len(held) >= _MANY_BATCHES:
+                # Of a row each, they would take a hundred times what they hold.
+                held = [pa.concat_batches(held)]
         writer.write_table(pa.Table.from_batches(held, schema))
 
 

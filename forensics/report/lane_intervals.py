@@ -247,9 +247,11 @@ def merge_short_intervals(
     """Join what is too short to be seen, until there are at most so many intervals.
 
     >>> up, down = (LaneInterval("a", 1, state, 0, 5) for state in ("up", "down"))
-    >>> merge_short_intervals([up, replace(down, start=5, end=6), replace(up, start=6, end=7),
-    ...                        replace(down, start=7, end=99)], 3, (0, 99))[1]
-    LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    >>> joined = merge_short_intervals(
+    ...     [up, replace(down, start=5, end=6), replace(up, start=6, end=7),
+    ...      replace(down, start=7, end=99)], 3, (0, 99))[1]
+    >>> joined.state, joined.start, joined.end
+    ('several states', 5, 7)
     """
     length = window[1] - window[0]
     merged, min_length = list(lanes), max(1, length // 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -43,6 +44,15 @@ def drawn(records: Sequence[Record]) -> str:
     return "# Logs\n\n" + "".join(
         f"| {row} |\n" for row in (" | ".join(COLUMNS), "--- | --- | --- | ---", *rows)
     )
+
+
+def page(records: Sequence[Record]) -> str:
+    rows = (
+        "<tr>" + "".join(f"<td title='x'>{html.escape(cell)}</td>" for cell in cells(one)) + "</tr>"
+        for one in records
+    )
+    names = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    return f"<html><style>tr {{}}</style><table>\n<tr>{names}</tr>\n" + "\n".join(rows) + "</table>"
 
 
 FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
@@ -86,6 +96,25 @@ FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
         for one in some
     )
     + "</r>\n",
+    "a table without a header": lambda some: table(
+        (str(number), str(one.millis), *cells(one)[1:], "") for number, one in enumerate(some)
+    ),
+    "a page with a table": page,
+    "a page with text": lambda some: "<html><title>server.log</title><body><pre>\n"
+    + html.escape("".join(f"{one.text}\n" for one in some))
+    + "</pre></body></html>\n",
+    "a page of blocks": lambda some: "<!doctype html>\n<!-- saved -->\n<body>"
+    + "".join(
+        f"<div class='l'><span>{html.escape(line)}</span></div>\n"
+        for one in some
+        for line in one.text.split("\n")
+    )
+    + "</body>\n",
+    "a text of a word processor": lambda some: "{\\rtf1{\\fonttbl{\\f0 A;}}\\f0\n"
+    + "".join(f"{one.text}\n" for one in some)
+    .replace("\\", "\\\\").replace("{", "\\{").replace("}", "\\}")
+    .replace("\t", "\\tab ").replace("\n", "\\par\n")
+    + "}\n",
     "code in a chat": lambda some: pretty(
         [
             {"ts": str(one.millis), "text": "see\n```" + one.text.replace(">", "&gt;") + "```"}

@@ -14,6 +14,7 @@ _HEAD = re.compile(r"^\[(?P<time>[^,\]]+),(?P<millis>\d{3})\] (?P<level>[A-Z]+) 
 _TAIL = re.compile(r"^(?P<message>.*?) ?\((?P<logger>[\w.$-]+)\)$")
 _THREADS = ("main", "kafka-request-handler-3", "ReplicaFetcherThread-0-2", "producer | app")
 _OF_JAVA = {"WARN": "WARNING", "ERROR": "SEVERE", "FATAL": "SEVERE", "DEBUG": "FINE"}
+_BREAK = "\n"
 _LETTER = {"INFO": "I", "WARN": "W", "ERROR": "E", "DEBUG": "D", "TRACE": "T", "FATAL": "F"}
 
 
@@ -158,6 +159,25 @@ LAYOUTS: dict[str, Write] = {
         *r.message,
         *r.more,
         "",
+    ],
+    "level and message in the line below": lambda r: [
+        f"{r.written('%Y-%m-%d %H:%M:%S')} [{r.thread}] {r.logger}.run()",
+        f"{r.level}: {r.message[0]}",
+        *r.message[1:],
+        *r.more,
+    ],
+    "date and clock without separators": lambda r: r.lead(
+        f"{_LETTER[r.level]} {r.written('%Y%m%d-%H%M%S')}.{r.millis} {r.thread} {r.logger} - "
+    ),
+    "calls of a program": lambda r: [
+        f"[pid {41 + r.number % 9}] 11:38:25.1{r.number:05} write(1, {json.dumps(line + _BREAK)},"
+        f" {len(line) + 1}) = {len(line) + 1}"
+        for line in r.tail(f"[{_iso(r)}] {r.level} ")
+    ],
+    "rows of a database": lambda r: [
+        f"INSERT INTO logs VALUES({r.number},'n1','"
+        + "\n".join(r.tail(f"[{_iso(r)}] {r.level} ")).replace("'", "''")
+        + "');"
     ],
     "bars around the date": lambda r: r.lead(
         f"{r.written('%Y-%m-%d | %H:%M:%S')}.{r.millis} | {r.level:<5} | {r.thread:<20} |"

@@ -131,7 +131,7 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     )  # fmt: skip
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
-        served += f" that their lines tell of: no lines for a while from {join_names(silent, 6)}"
+        served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
     peaks = [
         f"{level:,} {name}"
         for name, points in data.debt.items()
