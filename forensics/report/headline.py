@@ -370,6 +370,7 @@ def froze_text(finding: SavedFinding) -> str:
     if not isinstance(longest, int):
         return ""
     about = "about " if "about" in finding.title else ""
+    longest = round(longest, -3) if about else longest
     if isinstance(times, int) and times > 1:
         return f"{times_text(times)}, up to {about}{duration(longest)}"
     return f"for {about}{duration(longest)}"
@@ -390,6 +391,32 @@ def _flapping_verb(finding: SavedFinding) -> str:
     if how == "pause" and "froze" not in finding.title:
         return "lost its session"
     return FLAPPING.get(how, "left and came back")
+
+
+def is_last_stop(run: RunOutput, finding: SavedFinding) -> bool:
+    """Return True if a broker was shut down in order and not started again in these logs."""
+    is_stop = finding.detector == "broker-restart" and not finding.is_incident
+    return is_stop and finding.measures.get("kind") == "controlled" and is_open(run, finding)
+
+
+def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
+    """Say which brokers were shut down at the end, and when.
+
+    >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
+    >>> describe_last_stops([stop])
+    'broker 1 was shut down cleanly at 00:01:01 and not started again before the logs end'
+    """
+    numbers = sorted({broker for one in findings for broker in one.brokers})
+    starts = [one.start_ms for one in findings if one.start_ms is not None]
+    first, last = (
+        (time_text(at)[11:19] for at in (min(starts), max(starts))) if starts else ("", "")
+    )
+    when = f" at {first}" if first == last else f" from {first} to {last}"
+    were = "were" if len(numbers) != 1 else "was"
+    return (
+        f"{brokers_text(numbers) if numbers else 'brokers'} {were} shut down cleanly"
+        f"{when if starts else ''} and not started again before the logs end"
+    )
 
 
 def often_text(finding: SavedFinding) -> str:
@@ -466,7 +493,10 @@ def open_causes(run: RunOutput) -> list[str]:
     for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
         verb = _unexplained(one)
         if one.measures.get("freezes_min"):
-            others.append(f"how often {brokers_text(one.brokers)} froze in all")
+            others.append(
+                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
+                "session mostly leaves no line"
+            )
         if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
-from forensics.lib.text_format import count, duration, join_names, parse_millis
+from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import client_name, short_title
 from forensics.report.headline import (
@@ -23,7 +23,9 @@ from forensics.report.headline import (
     bounds_text,
     brokers_text,
     count_outages_without_end,
+    describe_last_stops,
     headline,
+    is_last_stop,
     loss_sentence,
     lost_if,
     merged_findings,
@@ -107,6 +109,28 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     for (kind, _), members in groups.items():
         findings = [known[name] for one in members if (name := str(one.get("finding"))) in known]
         yield _trigger_sentence(kind, members, findings, run, span)
+    if triggers:
+        yield from _lost_controllers(run, span)
+
+
+def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
+    """Say that brokers were the active controller when they went, if they were."""
+    stories = node_stories(span.findings)
+    brokers = {broker for one in stories for broker in one.brokers}
+    went = sum(max(len(_times_of(one)), 1) for one in stories)
+    for one in run.findings:
+        lost = {broker_id(str(node)) for node in one.measures.get("lost_by") or ()}
+        times = one.measures.get("changes", one.measures.get("losses"))
+        is_near = one.start_ms is not None and span.start <= one.start_ms <= span.end
+        if is_near and lost and lost <= brokers and isinstance(times, int):
+            vacant = one.measures.get("vacant_s")
+            gap = (
+                f": {vacant:.1f} s without one" + " in all" * (times > 1)
+                if isinstance(vacant, int | float)
+                else ""
+            )
+            each = " each time" if times == went > 1 else f" {times_text(times)}" * (went > 1)
+            yield f"The broker that went was the active controller{each}{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -190,7 +214,8 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
         most = f", up to {duration(_whole(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
-    return f" ({'down ' if kind == 'crash' else ''}{', '.join(parts)})"
+    away = "down " if kind == "crash" else "out of service "
+    return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
 
 
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
@@ -376,7 +401,17 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return lines
     lines += [*_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)]
-    return lines
+    return [*lines, *_last_stops(run)]
+
+
+def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say that brokers were shut down at the end of the logs: that is no part of the incident."""
+    stopped = [one for one in run.findings if is_last_stop(run, one)]
+    if stopped:
+        yield SummaryLine(
+            f"Not counted: {describe_last_stops(stopped)}, which somebody asked for.",
+            stopped[0].id, "Evidence",
+        )  # fmt: skip
 
 
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
@@ -507,8 +542,9 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked:
         most = lengths[ranked[0]]
-        long = f"up to {duration(most)}" if most >= 1000 else "less than 1 s"
-        text += f"; by their logs disconnected or retrying for {long}"
+        text += f"; by their logs disconnected or retrying for up to {duration(most)}" * (
+            most >= 1000
+        )
     yield SummaryLine(f"{text}.", "clients", "Clients")
 
 

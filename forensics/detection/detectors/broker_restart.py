@@ -83,7 +83,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     if tried.rows:
         loop_text, loop_actions = _describe_errors(absence.broker, tried)
         if blocked := refused_by_old_session(context, absence.broker, tried):
-            loop_actions = [_START.format(broker=absence.broker) + blocked]
+            loop_actions = [blocked]
     elif is_loop:
         loop_text, loop_actions = _describe_loop(absence.broker, starts, ends)
     if tried.by_settings and not ended:

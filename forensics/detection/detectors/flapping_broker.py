@@ -77,7 +77,6 @@ def _absence_finding(
         starts_text = f", and {failed} of {sum(one.starts for one in tried)} starts failed"
     others = _other_freezes(context, broker, run) if froze else []
     evidence += [line for stall in others for line in stall.evidence]
-    spans = [(one.begin, one.end) for one in run]
     verb = _VERBS[said]
     if others:
         verb = f"froze at least {len(run) + len(others)} times and lost its session"
@@ -107,7 +106,7 @@ def _absence_finding(
             "how": how,
             "ways": dict(sorted(ways.items())),
         }
-        | {"absences": list_absences([*spans, *((one.begin, one.end) for one in others)])}
+        | {"absences": list_absences((one.begin, one.end) for one in run)}
         | _known_causes(context, run, tried)
         | ({"freezes_min": len(run) + len(others)} if others else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
@@ -173,8 +172,8 @@ def _actions(
     start = []
     if run[-1].end is None:
         blocked = refused_by_old_session(context, broker, failed_starts(context, run[-1]))
-        before = "" if blocked or said != "crash" else _BEFORE
-        start = [_START.format(broker=broker) + blocked + before]
+        before = _BEFORE if said == "crash" else ""
+        start = [blocked or _START.format(broker=broker) + before]
     reasons = _reasons(context, run)
     if said == "crash" and reasons:
         worst = max(reasons, key=lambda one: (reasons[one], one))

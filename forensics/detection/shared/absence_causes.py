@@ -240,7 +240,7 @@ class FailedStarts:
 
 
 def refused_by_old_session(context: DetectionContext, broker: int, tried: FailedStarts) -> str:
-    """Say what stands in the way of a start that ZooKeeper refused; empty if it did not.
+    """Say when to start a broker that ZooKeeper refused; empty if it did not.
 
     The session of a process that was killed lasts until its time-out, and holds the broker's id.
     """
@@ -251,9 +251,9 @@ def refused_by_old_session(context: DetectionContext, broker: int, tried: Failed
     longest = max((row["duration_ms"] for row in rows), default=None)
     known = f" ({longest / 1000:g} s here)" if longest else ""
     return (
-        " ZooKeeper refused its last start: the session of its former process was still there"
-        f" (NodeExists). Wait until zookeeper.session.timeout.ms{known} has passed since that one"
-        f" ended; if it is refused again, find the other process that uses broker.id={broker}."
+        f"Start broker {broker} once the ZooKeeper session of its former process is over: its last"
+        f" start was refused (NodeExists). That is zookeeper.session.timeout.ms{known} after it"
+        f" ended; if it is refused again, another process uses broker.id={broker}."
     )
 
 
