@@ -31,7 +31,7 @@ from forensics.report.data_loss import (
     sum_losses,
 )
 from forensics.report.finding_text import client_name, describe_scope, is_open
-from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.incident_span import clock_text, describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -404,19 +404,15 @@ def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
 
     >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
     >>> describe_last_stops([stop])
-    'broker 1 was shut down cleanly at 00:01:01 and not started again before the logs end'
+    'broker 1 was shut down cleanly at 00:01:01, and not started again after that'
     """
     numbers = sorted({broker for one in findings for broker in one.brokers})
     starts = [one.start_ms for one in findings if one.start_ms is not None]
-    first, last = (
-        (time_text(at)[11:19] for at in (min(starts), max(starts))) if starts else ("", "")
-    )
-    when = f" at {first}" if first == last else f" from {first} to {last}"
+    first, last = (clock_text(pick(starts), 0)[-8:] for pick in (min, max)) if starts else ("", "")
+    when = f" from {first} to {last}" if first != last else f" at {first}" * bool(first)
     were = "were" if len(numbers) != 1 else "was"
-    return (
-        f"{brokers_text(numbers) if numbers else 'brokers'} {were} shut down cleanly"
-        f"{when if starts else ''} and not started again before the logs end"
-    )
+    who = brokers_text(numbers) if numbers else "brokers"
+    return f"{who} {were} shut down cleanly{when}, and not started again after that"
 
 
 def often_text(finding: SavedFinding) -> str:

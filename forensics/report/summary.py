@@ -224,7 +224,7 @@ def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str
         for begin, seconds in _times_of(one) if _is_about(one, node) else ():
             if seconds is not None and abs(begin - at) <= SAME_MOMENT_MS:
                 long = duration(_whole(seconds))
-                return f", back in service {long} later" if kind == "crash" else f" for {long}"
+                return f" (back in service {long} later)" if kind == "crash" else f" for {long}"
     return ""
 
 
@@ -587,6 +587,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]
+    if "gave up" in loss_sentence(run) or "given up" in loss_sentence(run):
+        said.add("undelivered-records")
     rest = [one for one in span.findings if one.detector not in said]
     # The headline names these; their titles say how each of them fared.
     first = merged_findings(run)[:MAX_NAMED]
