@@ -497,6 +497,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]
+    if "gave up" in loss_sentence(run) or "given up" in loss_sentence(run):
+        said.add("undelivered-records")
     rest = [one for one in span.findings if one.detector not in said]
     # The headline names these; their titles say how each of them fared.
     first = merged_findings(run)[:MAX_NAMED]

@@ -51,6 +51,7 @@ STATE = {
     # laid over other states
     "not served": (GROUND, "/"),
     "vanished": (GROUND, "/"),
+    "disk lost": (GROUND, "-"),
 }
 # What a broker is in without its controller: under ZooKeeper nobody is fenced.
 SESSION_LOST = "session lost"
@@ -67,11 +68,12 @@ STATE_MEANINGS = {
     "unknown": "unknown (no lines)", "vacant": "vacant (no active controller)",
     "healthy": "running (no lost connection logged)",
     "stale": "retrying (leader or topic not found)",
-    "affected": "finding about a client",
+    "affected": "client with a finding (named in the bar)",
 }  # fmt: skip
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
     "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
+    "disk lost": (WORST, "up without one of its log directories (disk lost)"),
     "vanished": (NONE, "crashed in this time (last line to first disconnect)"),
 }
 # What needs no eye to find it: all else is drawn over these.

@@ -327,5 +327,5 @@ def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
         return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
     return [
         f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",
-        f"If it did not: {machine}.",
+        f"If the GC log shows no such pause, look at {machine}.",
     ]

@@ -204,6 +204,21 @@ def test_no_word_stands_below_the_hatching() -> None:
     ]  # fmt: skip
 
 
+def test_a_broker_that_lost_a_disk_is_not_drawn_as_whole(tmp_path: Path) -> None:
+    """It serves the rest, until it is started anew."""
+    lost = finding("F-1", "disk-failure", "high", brokers=[2], **{"from": iso(60_000)})
+    html = draw(
+        tmp_path, lane("broker-2", "up", 0, 100_000), lane("broker-2", "stopped", 100_000, 110_000),
+        lane("broker-2", "up", 110_000, END), findings=[lost],
+    )  # fmt: skip
+
+    assert "; without a log directory: broker 2" in html
+    assert "up without one of its log directories (disk lost)</li>" in html
+    run = load_run(tmp_path)
+    pieces = timeline._lost_disks(run, read_lanes(run, "broker"))
+    assert [(one.start - START, one.end - START) for one in pieces] == [(60_000, 100_000)]
+
+
 def test_a_moment_of_trouble_hides_no_word_of_what_follows() -> None:
     lanes = [
         LaneInterval("app", None, state, start, end)

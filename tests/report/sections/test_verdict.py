@@ -330,6 +330,19 @@ def test_every_client_that_the_headline_names_is_explained_below(unclean: Path) 
     assert [f"{name} lost its position." in says for name in "abcd"] == [True] * 4
 
 
+def test_records_that_were_given_up_are_told_once(unclean: Path) -> None:
+    """The line of data loss has their numbers."""
+    found = [
+        finding("F-1", "unreachable-listener", "medium", clients=["a"], title="a cannot reach it"),
+        finding("F-2", "undelivered-records", "medium", clients=["a"],
+                title="a gave up at least 75 records", measures={"records_min": 75}),
+    ]  # fmt: skip
+    save(unclean, "files", [file("broker-1", "server")])
+    says = draw(unclean, *found)
+
+    assert says.count("gave up at least 75 records") == 1
+
+
 def test_one_thing_to_do_for_several_clients_is_one_action(unclean: Path) -> None:
     found = [
         finding(f"F-{name}", "undelivered-records", "medium", clients=[name],
