@@ -147,7 +147,8 @@ def _has_debt(data: TimelineData) -> bool:
 
 def _draw_leaders(sheet: Sheet, row: int, grid: time_bins.Grid) -> None:
     partition_heatmap.draw_leaders(sheet, row, grid)
-    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 8))
+    # So many names fit into the height of the row.
+    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 5))
 
 
 def _draw_debt(sheet: Sheet, row: int, data: TimelineData) -> None:

@@ -75,6 +75,7 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         brokers=[
             *merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
             *_brackets(run, {lane.name for lane in worst_brokers}),
+            *_lost_disks(run, worst_brokers),
         ],
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
@@ -114,6 +115,22 @@ def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
     return found[:MAX_CONTROLLER_BARS]
 
 
+def _lost_disks(run: RunOutput, lanes: Sequence[LaneInterval]) -> list[LaneInterval]:
+    """Return from when to when brokers ran on without one of their log directories.
+
+    A broker takes a directory into use again only when it is started.
+    """
+    found = []
+    for one in run.incidents:
+        for number in one.brokers if one.detector == "disk-failure" else ():
+            lane = next((lane for lane in lanes if lane.broker == number and lane.state == "up"
+                         and one.start_ms is not None and lane.start <= one.start_ms < lane.end),
+                        None)  # fmt: skip
+            if lane is not None and one.start_ms is not None:
+                found.append(replace(lane, state="disk lost", start=one.start_ms))
+    return found
+
+
 def _worst(
     lanes: list[LaneInterval], bad_states: AbstractSet[str], limit: int
 ) -> list[LaneInterval]:
@@ -130,6 +147,9 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     served = f"Not in service at some time: {join_names(away, 6)}" if away else (
         "All brokers in these logs were in service all the time"
     )  # fmt: skip
+    broken = sorted({one.name for one in data.brokers if one.state == "disk lost"}, key=natural_key)
+    if broken:
+        served += f"; without a log directory: {join_names(broken, 6)}"
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
         served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
@@ -142,7 +162,9 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
     logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
-    end = end[11:] if start[:10] == end[:10] else end
+    if start[:10] == end[:10]:
+        # The axis has the day.
+        start, end = start[11:], end[11:]
     text = "; ".join([served, *worst, *logged])
     return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
 

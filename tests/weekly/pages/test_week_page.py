@@ -201,6 +201,15 @@ def test_days_lead_to_the_days_of_the_postmortem(pages: dict[str, Path]) -> None
     assert "Mon 2026-11-16 2 high, 1 medium 5" in section_text(pages[LAST], "days")
 
 
+def test_a_day_without_logs_is_not_a_day_without_incidents(tmp_path: Path) -> None:
+    hours: list[int | None] = [0] * 24 + [None] * 144
+    page = draw_store(tmp_path, [make_week("2026-W46", covered=0.1, hours=hours)], Notes())
+    days = section_text(page["2026-W46"], "days")
+
+    assert "Mon 2026-11-09 none 0 0" in days
+    assert "Tue 2026-11-10 ? ? ?" in days
+
+
 def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
     quiet = make_week("2026-W46", covered=0.0, hours=[None] * 168, verdict="cannot_tell")
     page = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
