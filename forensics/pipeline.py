@@ -34,7 +34,7 @@ from forensics.events.file_accounts import (
     assign_nodes,
     configured_patterns,
     make_event_finalizer,
-    sum_accounts,
+    sum_ordered_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
@@ -48,7 +48,8 @@ from forensics.events.packs import (
 )
 from forensics.events.preflight import refuse_other_input
 from forensics.events.scan import preload_patterns
-from forensics.events.zone_changes import settle_midnights, settle_zone_changes
+from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
+from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.cluster_ids import (
@@ -58,7 +59,7 @@ from forensics.history.cluster_ids import (
     refuse_several_clusters,
 )
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
-from forensics.history.mixed_clusters import refuse_contradictions
+from forensics.history.mixed_clusters import refuse_contradictions, refuse_strangers
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
@@ -77,6 +78,8 @@ from forensics.lib.arrow_io import (
     read_batches,
     read_events,
     release_arrow_memory,
+    to_batches,
+    write_batches,
     write_table,
 )
 from forensics.lib.folder_lock import lock_output
@@ -110,6 +113,7 @@ from forensics.settings import Settings
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
+_ACCOUNTS_AT_ONCE = 1000
 _NUMBERS = re.compile(r"\d[\d,]*")
 # Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
 _BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
@@ -211,15 +215,18 @@ def finish_run(  # noqa: PLR0913, PLR0917
     watch = watch or Stopwatch()
     document, answers = detect_and_gate(files, history, rules, settings, watch)
     notify(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
+    problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
+    outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
+    figures = _count_figures(document, files, answers)
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
+        # The page is made of what was saved, and needs the room.
+        del document, answers
         page = draw_report(settings.out)
     page_name = str(page) if settings.address is None else f"{place_name(settings.out)}/{page.name}"
     notify(f"report     {page_name}")
-    problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
-    outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
     return run_result.save_result(
-        settings.out, outcome, command=settings.command, **_count_figures(document, files, answers),
+        settings.out, outcome, command=settings.command, **figures,
         coverage=summarise_coverage(settings.tables), page=page_name, **watch.figures(),
     )  # fmt: skip
 
@@ -258,6 +265,8 @@ def scan_archives(
     save_containers(containers, files, settings.tables)
     repeated_lines.mark_duplicates(files)
     settle_midnights(files.values())
+    for placed in tell_placed(place_undated(files.values())):
+        notify(f"times      {placed}")
     for change in settle_zone_changes(files.values()):
         notify(f"zone       {change}")
     node_map = parse_node_map(settings.node_map)
@@ -268,19 +277,31 @@ def scan_archives(
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
     keep_one_cluster(engine, files, events, settings)
+    if settings.cluster is None:
+        tell_strangers(files, events, notify)
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     repeated_lines.find_copies(files.values())
     stretches = [row for name in sorted(files) for row in files[name].to_layout_rows()]
     write_table(pa.Table.from_pylist(stretches, schema=LAYOUTS), settings.tables / "layouts")
-    rows = [row for name in sorted(files) for row in files[name].to_rows()]
-    write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
-    lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))
+    sums = Counter[str]()
+    damaged: list[tuple[str, str]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for name in sorted(files):
+            for row in files[name].to_rows():
+                sums.update(lines=row["lines"], events=row["events"])
+                yield row
+            whole = files[name].to_row() if files[name].parts else row
+            if whole["damaged"]:
+                damaged.append((name, whole["damaged"]))
+
+    write_batches(to_batches(rows(), FILES), FILES, settings.tables / "files")
     empty = sum(not file.counts["bytes"] and not file.notes for file in files.values())
-    notify(f"events     {count:,} in {lines:,} lines of {len(files)} files, {empty} of them empty")
+    told = f"{sums['events']:,} in {sums['lines']:,} lines of {len(files)} files"
+    notify(f"events     {told}, {empty} of them empty")
     known = dict(work.problems)
-    rows = [files[name].to_row() for name in sorted(files) if name not in known]
-    notify_of_problems([(row["file"], row["damaged"]) for row in rows if row["damaged"]], notify)
+    notify_of_problems([(name, why) for name, why in damaged if name not in known], notify)
     return files
 
 
@@ -340,6 +361,23 @@ def keep_one_cluster(
     return bool(others)
 
 
+def tell_strangers(files: Mapping[str, FileAccount], events: Path, notify: Notify) -> None:
+    """Refuse clusters without a common topic, or say that there may be two of them."""
+    folders = {name: name[: max(name.rfind("/"), name.rfind("!"), 0)] for name in files}
+    homes = {(part.node, folders[part.file]) for part in list_node_accounts(files.values())}
+    if max(Counter(node for node, _ in homes).values(), default=0) < 2:
+        # Every node has one folder.
+        return
+    strangers = refuse_strangers(events)
+    if strangers is None:
+        return
+    notify(f"warning: these may be logs of two clusters: {strangers}; they are read as one")
+    for name, file in files.items():
+        if folders[name] in strangers.folders[1]:
+            note = f"perhaps of another cluster than {strangers.names[0]}, read as one with it"
+            file.notes = [*file.notes, note]
+
+
 def settle_events(
     engine: Engine, staged: Path, events: Path, files: Mapping[str, FileAccount], settings: Settings
 ) -> None:
@@ -392,7 +430,10 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
-    files = sum_accounts(row for batch in table.to_batches() for row in batch.to_pylist())
+    table = table.sort_by([("file", "ascending"), ("split", "ascending")])
+    # Of very many files, few are held as objects at once.
+    batches = table.to_batches(max_chunksize=_ACCOUNTS_AT_ONCE)
+    files = sum_ordered_accounts(row for batch in batches for row in batch.to_pylist())
     for label, problem in work.problems:
         account = files.setdefault(label, FileAccount(label))
         account.notes.append(problem)

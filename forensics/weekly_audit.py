@@ -18,6 +18,7 @@ from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import load_rule_set, open_packs, packs_to_json
+from forensics.events.undated_times import leave_undated
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import split_files
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
@@ -225,7 +226,10 @@ def _scan_new(
             name: FileAccount(name, notes=[problem], broken=True) for name, problem in work.problems
         }
     engine().scan(work.splits, overlays, staged)
-    return load_accounts(staged, work)
+    accounts = load_accounts(staged, work)
+    # A log is kept by its content alone: what lies beside it today may be gone in another week.
+    leave_undated(accounts.values())
+    return accounts
 
 
 def _selected_weeks(request: AuditRequest, store: Store) -> Sequence[Week]:

@@ -17,6 +17,7 @@ from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accoun
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import open_packs, packs_to_json
 from forensics.events.scan import load_scanner
+from forensics.events.undated_times import place_undated
 from forensics.ingest.archive_reader import open_parts
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import (
@@ -112,6 +113,7 @@ def _preview(work: ReadPlan, settings: Settings) -> Preview:
                 found += [row for row in rows if row["account"] is not None]
             text, taken = text + len(head), taken + time.monotonic() - begun
     files = sum_accounts(found)
+    place_undated(files.values())
     assign_nodes(files, parse_node_map(settings.node_map))
     is_local = settings.engine == "local"
     cores = 1 if is_local else _cores(settings.master)

@@ -11,14 +11,13 @@ import os
 import pwd
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,21 +38,19 @@ from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.task_files import (
     WRITTEN,
     Chain,
+    NumberedTasks,
     ReadPieces,
+    ScanTasks,
     TaskFiles,
     WriteRows,
     count_rows,
     read_schema,
-    write_part,
 )
-from forensics.errors import ArchiveError, ForensicsError
-from forensics.events.log_reader import Compiled
-from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
-from forensics.ingest.read_counters import ReadCounter, total_bytes_read
+from forensics.errors import ForensicsError
+from forensics.events.scan import STAGED_SCHEMA, compile_patterns
+from forensics.ingest.read_counters import total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
-from forensics.lib.arrow_io import is_any_of, take_system_memory
-from forensics.lib.storage import display
-from forensics.lib.text_safety import printable
+from forensics.lib.arrow_io import is_any_of
 
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
@@ -93,67 +90,6 @@ def root_cause(text: str) -> str:
 
 def _class_name(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-@dataclass(frozen=True)
-class ScanTasks:
-    """Runs the tasks whose numbers it is given; each attempt writes a file of its own.
-
-    A row for each event would go through the JVM, which takes longer than the scan: only the names
-    of files do.
-
-    `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
-    only give context, too; `folder` is where files go, and `meter` where tasks note how far they
-    are; `compiled` are the patterns of rules for Hyperscan.
-    """
-
-    bundles: Sequence[Sequence[Split]]
-    overlays: str
-    folder: str
-    meter: str
-    context: bool
-    is_local: bool = False
-    compiled: Compiled = ()
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the events and accounts of each task; yield the name of each file, and its rows."""
-        take_system_memory()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from write_part(self.folder, STAGED_SCHEMA, self._run(number))
-
-    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        meter = ReadCounter(self.meter, number)
-        scanner = load_scanner(self.overlays, context=self.context)
-        scanner.reader.search_at_once(self.compiled)
-        reading = ""
-
-        def each() -> Iterator[Split]:
-            nonlocal reading
-            for split in self.bundles[number]:
-                reading = split.path
-                meter.begin(split.bytes)
-                yield split
-                meter.finish(split.bytes)
-
-        try:
-            yield from scanner.scan_all(each(), meter)
-        except FileNotFoundError as error:
-            raise ArchiveError(_missing_file(reading, is_local=self.is_local)) from error
-
-
-def _missing_file(path: str, *, is_local: bool) -> str:
-    """Say why a file that was planned cannot be found: it has gone, or is on another machine."""
-    name = printable(display(path))
-    if is_local:
-        return (
-            f"{name} has gone since the run began, as files do that rotate or are cleaned up. Copy"
-            " the logs to where nobody changes them, and read the copy."
-        )
-    return (
-        f"{name} is not there on {socket.gethostname()}. Archives must lie where the driver and all"
-        " executors see the same files, and stay there until the run is over."
-    )
 
 
 @contextmanager
@@ -244,22 +180,30 @@ class SparkEngine:
         _refuse_connect(master)
         self._files, self._listener = TaskFiles(exchange), listener
         with _interruptible():
-            self.session = _open_session(master, title, is_small=is_small)
+            self.context, self._settings = _open_context(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
         self.is_interrupted = False
-        self._poller = _StageProgressPoller(self.session, listener)
+        self._poller = _StageProgressPoller(self.context, listener)
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """Spark SQL, which is asked where rows have to come together."""
+        builder = SparkSession.builder
+        for key, value in self._settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """End the jobs that run, and let Spark say nothing of what fails by that."""
-        context, self.is_interrupted = self.session.sparkContext, True
-        _ask_aside(lambda: context.setLogLevel("OFF"), context.cancelAllJobs)
+        self.is_interrupted = True
+        _ask_aside(lambda: self.context.setLogLevel("OFF"), self.context.cancelAllJobs)
         signal.default_int_handler(number, frame)
 
     @property
     def parallelism(self) -> int:
         """How many tasks can run at once."""
-        return int(self.session.sparkContext.defaultParallelism)
+        return int(self.context.defaultParallelism)
 
     def scan(
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
@@ -267,20 +211,20 @@ class SparkEngine:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
         bundles = bundle_splits(splits, self.parallelism)
         with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
-            is_local = str(self.session.sparkContext.master).startswith("local")
+            is_local = str(self.context.master).startswith("local")
             compiled = compile_patterns(splits, overlays, context=context)
             work = ScanTasks(
                 bundles, overlays, self._files.exchange, str(meter), context, is_local, compiled
             )
-            tasks = self._number(len(bundles)).mapInArrow(work, from_arrow_schema(WRITTEN))
-            self._commit(target, STAGED_SCHEMA, tasks, f"{len(splits)} pieces of the archives")
+            what = f"{len(splits)} pieces of the archives"
+            self._run(work, len(bundles), target, STAGED_SCHEMA, what)
 
     def for_table(self, table: Path) -> Engine:
         """Return this process for a table that is read before Spark has planned a job.
 
         Not on a cluster, whose driver may have little of everything.
         """
-        is_here = str(self.session.sparkContext.master).startswith("local")
+        is_here = str(self.context.master).startswith("local")
         return LocalEngine() if is_here and count_rows(table) <= _FEW_ROWS else self
 
     def map_batches(
@@ -295,7 +239,7 @@ class SparkEngine:
         tasks = self._files.plan_tasks(source, self.parallelism)
         read = ReadPieces(tasks, read_schema(source).names)
         write = WriteRows(self._files.exchange, schema, transform, order)
-        self._keep(target, schema, self._number(len(tasks)), Chain((read, write)))
+        self._run(Chain((read, write)), len(tasks), target, schema)
 
     def map_partitions(
         self,
@@ -341,7 +285,8 @@ class SparkEngine:
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
         schema = read_schema(source, columns)
-        self._keep(target, schema, ranged, WriteRows(self._files.exchange, schema, iter))
+        write = WriteRows(self._files.exchange, schema, iter)
+        self._commit(target, schema, ranged.mapInArrow(write, from_arrow_schema(WRITTEN)))
 
     def reduce_groups(
         self,
@@ -358,27 +303,34 @@ class SparkEngine:
         found = reduced.collect()
         return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
 
-    def _number(self, tasks: int) -> DataFrame:
-        """Return one number for each task, each in a partition of its own."""
-        return self.session.range(0, tasks, 1, max(1, tasks))
+    def _run(
+        self,
+        work: Callable[[Batches], Batches],
+        tasks: int,
+        target: Path,
+        schema: pa.Schema,
+        what: str | None = None,
+    ) -> None:
+        """Run tasks that get their numbers and write files of a table.
+
+        Without SQL, which takes Java seconds to load, and Python's workers half a second.
+        """
+        self._describe(what or target.name)
+        numbers = self.context.parallelize(range(tasks), max(1, tasks))
+        self._files.keep(target, schema, numbers.mapPartitions(NumberedTasks(work)).collect())
 
     def _read(self, source: Path, columns: Sequence[str], where: pc.Expression) -> DataFrame:
         """Read some columns of chosen rows of a table."""
         tasks = self._files.plan_tasks(source, self.parallelism)
         schema = from_arrow_schema(read_schema(source, columns))
         work = ReadPieces(tasks, tuple(columns), where)
-        return self._number(len(tasks)).mapInArrow(work, schema)
+        # One number for each task, each in a partition of its own.
+        numbers = self.session.range(0, len(tasks), 1, max(1, len(tasks)))
+        return numbers.mapInArrow(work, schema)
 
-    def _keep(
-        self, target: Path, schema: pa.Schema, rows: DataFrame, write: Callable[[Batches], Batches]
-    ) -> None:
-        self._commit(target, schema, rows.mapInArrow(write, from_arrow_schema(WRITTEN)))
-
-    def _commit(
-        self, target: Path, schema: pa.Schema, written: DataFrame, what: str | None = None
-    ) -> None:
+    def _commit(self, target: Path, schema: pa.Schema, written: DataFrame) -> None:
         """Run the tasks that write a table; the files that they name are that table."""
-        self._describe(what or target.name)
+        self._describe(target.name)
         # One row for each task, in their order.
         named = [(row["name"], row["rows"]) for row in written.collect()]
         self._files.keep(target, schema, named)
@@ -386,16 +338,18 @@ class SparkEngine:
     def _describe(self, what: str) -> None:
         """Say in Spark's UI and in its event log which stage of a run the next jobs belong to."""
         stage = self._listener.stage or PROGRAM
-        self.session.sparkContext.setJobGroup(stage, f"{stage}: {what}", interruptOnCancel=False)
+        self.context.setJobGroup(stage, f"{stage}: {what}", interruptOnCancel=False)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
+        # That of SQL forgets its default session, too, which another run would find.
+        stop = self.session.stop if "session" in vars(self) else self.context.stop
         if self.is_interrupted:
-            _ask_aside(self.session.stop)
+            _ask_aside(stop)
         else:
             with suppress(Py4JError, OSError):
-                self.session.stop()
+                stop()
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -420,8 +374,10 @@ def _refuse_nameless_user() -> None:
         ) from error
 
 
-def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSession:
-    """Start Spark with our settings, over which go all that the user has made."""
+def _open_context(
+    master: str | None, title: str, *, is_small: bool
+) -> tuple[SparkContext, Mapping[str, str]]:
+    """Start Spark with our settings, over which go all that the user has made; return both."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         _refuse_nameless_user()
@@ -438,21 +394,20 @@ def _open_session(master: str | None, title: str, *, is_small: bool) -> SparkSes
     # Starts Java, which reads spark-defaults.conf and what spark-submit was given.
     SparkContext._ensure_initialized()  # noqa: SLF001 - nothing else tells what the user has set
     given = SparkConf()
-    builder = SparkSession.builder
+    conf = SparkConf()
     if given.get("spark.app.name", "") in _NO_NAMES | {Path(sys.argv[0]).name}:
-        builder = builder.appName(title)
+        conf.setAppName(title)
     if master or not submitted:
-        builder = builder.master(master or given.get("spark.master") or "local[*]")
+        conf.setMaster(master or given.get("spark.master") or "local[*]")
     if not submitted:
         # Java is started as for a shell, which would draw bars over ours.
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for key, value in settings.items():
-        if not given.contains(key):
-            builder = builder.config(key, value)
-    session = builder.getOrCreate()
+        conf.set("spark.ui.showConsoleProgress", "false")
+    ours = {key: value for key, value in settings.items() if not given.contains(key)}
+    conf.setAll(list(ours.items()))
+    context = SparkContext.getOrCreate(conf)
     if not given.contains("spark.log.level"):
-        session.sparkContext.setLogLevel("ERROR")
-    return session
+        context.setLogLevel("ERROR")
+    return context, ours
 
 
 # What Spark calls a program that has no name.
@@ -537,8 +492,8 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 class _StageProgressPoller:
     """Asks Spark every second how far it is, and tells a listener."""
 
-    def __init__(self, session: SparkSession, listener: ProgressListener) -> None:
-        self._tracker = session.sparkContext.statusTracker()
+    def __init__(self, context: SparkContext, listener: ProgressListener) -> None:
+        self._tracker = context.statusTracker()
         self._listener = listener
         self._meter, self._bytes = Path(), 0
         self._stopped = threading.Event()

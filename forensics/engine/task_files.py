@@ -8,8 +8,9 @@ failed, was killed or came second is never read.
 from __future__ import annotations
 
 import shutil
+import socket
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.engine.base import Batches
-from forensics.errors import ForensicsError
+from forensics.errors import ArchiveError, ForensicsError
+from forensics.events.log_reader import Compiled
+from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.ingest.read_counters import ReadCounter
+from forensics.ingest.read_plan import Split
 from forensics.lib import storage
 from forensics.lib.arrow_io import read_batches, take_system_memory
 from forensics.lib.deterministic_parquet import DeterministicWriter
+from forensics.lib.text_safety import printable
 
 # What a task says: the name of its file, and how many rows that has.
 WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64())])
@@ -97,6 +103,80 @@ class Chain:
         for function in self.functions:
             batches = function(batches)
         return batches
+
+
+@dataclass(frozen=True)
+class ScanTasks:
+    """Runs the tasks whose numbers it is given; each attempt writes a file of its own.
+
+    A row for each event would go through the JVM, which takes longer than the scan: only the names
+    of files do.
+
+    `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
+    only give context, too; `folder` is where files go, and `meter` where tasks note how far they
+    are; `compiled` are the patterns of rules for Hyperscan.
+    """
+
+    bundles: Sequence[Sequence[Split]]
+    overlays: str
+    folder: str
+    meter: str
+    context: bool
+    is_local: bool = False
+    compiled: Compiled = ()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the events and accounts of each task; yield the name of each file, and its rows."""
+        take_system_memory()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from write_part(self.folder, STAGED_SCHEMA, self._run(number))
+
+    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
+        meter = ReadCounter(self.meter, number)
+        scanner = load_scanner(self.overlays, context=self.context)
+        scanner.reader.search_at_once(self.compiled)
+        reading = ""
+
+        def each() -> Iterator[Split]:
+            nonlocal reading
+            for split in self.bundles[number]:
+                reading = split.path
+                meter.begin(split.bytes)
+                yield split
+                meter.finish(split.bytes)
+
+        try:
+            yield from scanner.scan_all(each(), meter)
+        except FileNotFoundError as error:
+            raise ArchiveError(_missing_file(reading, is_local=self.is_local)) from error
+
+
+@dataclass(frozen=True)
+class NumberedTasks:
+    """Hands the numbers of tasks to a function of batches; yields what each has written."""
+
+    work: Callable[[Batches], Batches]
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[str, int]]:
+        """Yield the names of files, and how many rows each has."""
+        given = pa.RecordBatch.from_pydict({"id": pa.array(list(numbers), pa.int64())})
+        for batch in self.work(iter([given])):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _missing_file(path: str, *, is_local: bool) -> str:
+    """Say why a file that was planned cannot be found: it has gone, or is on another machine."""
+    name = printable(storage.display(path))
+    if is_local:
+        return (
+            f"{name} has gone since the run began, as files do that rotate or are cleaned up. Copy"
+            " the logs to where nobody changes them, and read the copy."
+        )
+    return (
+        f"{name} is not there on {socket.gethostname()}. Archives must lie where the driver and all"
+        " executors see the same files, and stay there until the run is over."
+    )
 
 
 def write_part(folder: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Batches:

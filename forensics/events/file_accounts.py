@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -33,13 +33,13 @@ from forensics.events.file_parts import (
 )
 from forensics.events.layout_stretches import Stretch, add_stretches, stretch_rows
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
-from forensics.events.support_files.facts import YEARLESS
+from forensics.events.undated_times import find_window, settle_years
 from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.ingest.conversion_patterns import find_fitting
 from forensics.ingest.window_formats import WINDOW
 from forensics.lib.secrets import mask_text
-from forensics.lib.time_units import to_arrow_timestamp, to_datetime
+from forensics.lib.time_units import to_datetime
 from forensics.parsing.layouts import OF_FOUND_LAYOUTS
 from forensics.parsing.time_statistics import (
     CONFIRM_AFTER,
@@ -384,13 +384,18 @@ def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
 
 
 def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
-    """Sum accounts by file; each row has `file`, `split` and the account of that split.
+    """Sum accounts by file; each row has `file`, `split` and the account of that split."""
+    return sum_ordered_accounts(sorted(rows, key=lambda row: (row["file"], row["split"])))
+
+
+def sum_ordered_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
+    """Sum accounts that are sorted by file and split.
 
     An account may be JSON still: of very many files that takes least memory. The line numbers of a
     split begin after the lines of the splits before it.
     """
     files: dict[str, FileAccount] = {}
-    for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
+    for row in rows:
         if row["split"] == CONTAINER_SPLIT:
             continue
         total = files.get(row["file"]) or files.setdefault(row["file"], FileAccount(row["file"]))
@@ -523,45 +528,3 @@ def make_event_finalizer(
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
     return finalize
-
-
-Window = tuple[int, int]
-_FROM, _TO = (
-    to_arrow_timestamp(int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000)
-    for year in (YEARLESS, YEARLESS + 1)
-)
-
-
-def find_window(moments: Iterable[int | None]) -> Window | None:
-    """Return from when to when logs reach, if any has a time."""
-    known = [moment for moment in moments if moment is not None]
-    return (min(known), max(known)) if known else None
-
-
-def settle_years(times: pa.Array, window: Window | None) -> pa.Array:
-    """Move times without a year to the year that lies nearest; null where nothing tells."""
-    lacks = pc.and_(pc.greater_equal(times, _FROM), pc.less(times, _TO))
-    if not pc.any(lacks).as_py():
-        return times
-    micros = times.cast(pa.int64()).to_pylist()
-    settled = [
-        _settle(moment, window) if lacking else moment
-        for moment, lacking in zip(micros, lacks.to_pylist(), strict=True)
-    ]
-    return pa.array(settled, pa.int64()).cast(times.type)
-
-
-def _settle(moment: int, window: Window | None) -> int | None:
-    if window is None:
-        return None
-    written = to_datetime(moment)
-    years = {to_datetime(edge).year + away for edge in window for away in (-1, 0, 1)}
-    found = []
-    for year in sorted(years):
-        try:
-            dated = written.replace(year=year)
-        except ValueError:
-            continue
-        micros = int(dated.timestamp()) * 1_000_000 + dated.microsecond
-        found.append((max(window[0] - micros, micros - window[1], 0), micros))
-    return min(found)[1] if found else None

@@ -257,9 +257,11 @@ class LayoutJudge:
                 said = [(text or b"").decode("utf-8", "replace") for text in texts]
                 if leads_with_column(said, partial(holds_logger, loggers=self.loggers)):
                     fits[:] = False
-        if layout.opening and (layout.ends_with_logger or fits.any()):
-            opened = pc.extract_regex(lines, layout.opening.pattern).is_valid()
-            fits |= opened.to_numpy(zero_copy_only=False) & followed & ~_closes(lines)
+        rows = np.flatnonzero(followed & ~fits)
+        if layout.opening and len(rows) and (layout.ends_with_logger or fits.any()):
+            some = lines.take(pa.array(rows))
+            opened = pc.extract_regex(some, layout.opening.pattern).is_valid()
+            fits[rows] = opened.to_numpy(zero_copy_only=False) & ~_closes(some)
         if layout.ends_with_logger:
             texts = fields.field("message").filter(pa.array(fits))
             messages = [text or b"" for text in texts.to_pylist()]

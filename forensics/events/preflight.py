@@ -21,7 +21,8 @@ from forensics.errors import ArchiveError
 from forensics.events.packs import Pack, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_parts
-from forensics.ingest.read_plan import WHERE_LOGS_ARE, ReadPlan, Split
+from forensics.ingest.container_accounts import ContainerAccount
+from forensics.ingest.read_plan import WHERE_LOGS_ARE, ReadPlan, Split, nothing_to_read_error
 from forensics.lib.text_format import count, join_names
 
 _BLOCK = 64 << 10
@@ -41,20 +42,25 @@ def refuse_other_input(work: ReadPlan, packs: Sequence[Pack] = ()) -> None:
     """Raise ArchiveError if nothing that is to be read is a Kafka log."""
     heads: list[tuple[str, bytes]] = []
     data: list[str] = []
+    reasons = list(work.problems)
     left = _MOST_BYTES
     deadline = time.monotonic() + _MOST_SECONDS
-    for name, blocks in _texts(work.splits):
+    for name, blocks in _texts(work.splits, reasons):
         head = next(blocks, b"")
         if is_kafka_data(name, head):
             data.append(name)
             continue
         heads.append((name, head[: head.rfind(b"\n") + 1] or head))
         for block in chain((head,), blocks):
-            left -= len(block)
+            # Zeros stand where a log was emptied under its writer.
+            left -= len(block) if block.strip(b"\0") else 0
             if _has_kafka_line(block) or left <= 0 or time.monotonic() > deadline:
                 return
     texts = [(name, head) for name, head in heads if head.strip()]
     if not texts and not data:
+        if reasons:
+            archives = dict.fromkeys(split.file.partition("!")[0] for split in work.splits)
+            raise nothing_to_read_error(list(archives), dict.fromkeys(reasons))
         # Empty logs say something: that they are empty.
         return
     if texts and (len(texts) > _MOST_HEADS or _has_event(texts, packs, deadline)):
@@ -73,13 +79,19 @@ def is_kafka_data(name: str, head: bytes) -> bool:
     return _SEGMENT.search(name) is not None and (not head or b"\0" in head[:4096])
 
 
-def _texts(splits: Sequence[Split]) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield the texts in all splits, each with its name."""
+def _texts(
+    splits: Sequence[Split], reasons: list[tuple[str, str]]
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the texts in all splits, each with its name; note why some are not read."""
     for split in splits:
         if split.role == "digest":
             continue
-        for part in open_parts(split, block=_BLOCK):
+        containers: list[ContainerAccount] = []
+        for part in open_parts(split, finished=containers, block=_BLOCK):
             yield part.file, iter(part.blocks)
+            if part.unpacked.damaged:
+                reasons.append((part.file, part.unpacked.damaged))
+        reasons += [(one.name, fault) for one in containers for fault in one.faults]
 
 
 def _has_kafka_line(block: bytes) -> bool:

@@ -400,15 +400,10 @@ class _PieceSummary:
             lines = opened.head[:_UNREAD_BYTES].decode("utf-8", "replace").splitlines()
             self._unread = [line[:_UNREAD_CHARS] for line in lines if line.strip()][:_UNREAD_LINES]
         if opened.headless:
-            undated = opened.windows is not None and opened.windows.lacks_date
-            self.note_unreadable(opened.head, undated=undated)
+            self.note_unreadable(opened.head)
 
-    def note_unreadable(self, head: bytes, *, undated: bool) -> None:
-        if undated:
-            self._notes.append(
-                "times without a date: put the day into the file's name (server.log.2026-11-18)"
-            )
-        elif head.count(0) > len(head) * _BINARY_SHARE:
+    def note_unreadable(self, head: bytes) -> None:
+        if head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
         else:
             self._notes.append("no known log layout at its beginning")

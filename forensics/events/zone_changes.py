@@ -1,7 +1,5 @@
 """Finds where logs without an offset change to or from summer time, and joins their times.
 
-Times without a date have the day of the file's name: behind midnight it is the next one.
-
 Where clocks go back an hour, a log shows that hour twice; where they go forward, one hour is
 missing, as if nobody had lived then. A file's own lines show where: times that fall back, or a gap.
 That it is the zone and not something else must be proved: by the zones of the world, which change
@@ -17,7 +15,6 @@ tell, and times are left as they are.
 from __future__ import annotations
 
 import functools
-import re
 import zoneinfo
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from forensics.events.writers import find_servers, is_folder
-from forensics.lib.time_units import DAY, MINUTE, SECOND, TIMESTAMP, to_datetime
+from forensics.lib.time_units import MINUTE, SECOND, TIMESTAMP, to_datetime
 from forensics.parsing.time_statistics import MIN_SILENCE, Gap
 
 if TYPE_CHECKING:
@@ -48,8 +45,6 @@ _USUAL, _OFTEN, _LONGEST_USUAL = 5, 3, MINUTE
 _MAX_FALLS = 16
 # Lines of concurrent threads may be out of order by so much.
 _JITTER = SECOND
-# How a layout is shown whose times have no date.
-_DATELESS = re.compile(r"%d\{d{1,2}[:.]d{2}[:.]d{2}")
 # A start tells the zone to within so much.
 _CLOCK_REST = MINUTE
 
@@ -153,29 +148,6 @@ def settle_zone_changes(files: Iterable[FileAccount]) -> list[ZoneChange]:
             if logs.writers(log) <= changed:
                 _settle_file(log, change)
     return changes
-
-
-def settle_midnights(files: Iterable[FileAccount]) -> None:
-    """Let the day go on behind midnight, in files whose times have only that of their name.
-
-    Where time also leaps ahead by half a day, lines are out of order, and no day is sure.
-    """
-    for log in files:
-        dateless = sum(count for form, count in log.forms.items() if _DATELESS.search(form))
-        if not dateless or dateless < log.layouts.total():
-            continue
-        falls = [cut for cut in log.cuts if cut[1] - cut[2] >= DAY // 2]
-        if any(end - begin >= DAY // 2 for begin, end, _ in log.gaps):
-            log.notes = [
-                *log.notes,
-                "its times have no date, and are not in order: days may be off",
-            ]
-            continue
-        for cut in falls:
-            shift = Shift(DAY, cut[0])
-            log.shifts = [*log.shifts, shift]
-            for one in (log, *log.origins.values()):
-                _shift_account(one, shift, (cut[1], cut[2], cut[0]))
 
 
 def _may_change(one: FileAccount) -> bool:
@@ -389,7 +361,7 @@ def _settle_file(log: FileAccount, change: ZoneChange) -> None:
         shift = Shift(-change.by, None, (low, high) if change.by < 0 else (high, high))
     log.shifts = [*log.shifts, shift]
     for one in (log, *log.origins.values()):
-        _shift_account(one, shift, own)
+        shift_account(one, shift, own)
     if shift.line is None and change.by < 0 and first < high and last >= low:
         says = (
             f"its times from {_clock(low)} to {_clock(high)} may be by either of two offsets from"
@@ -402,8 +374,8 @@ def _clock(micros: int) -> str:
     return to_datetime(micros).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _shift_account(one: FileAccount, shift: Shift, own: Gap | None) -> None:
-    """Shift what an account holds of times."""
+def shift_account(one: FileAccount, shift: Shift, own: Gap | None) -> None:
+    """Shift what an account holds of times; `own` is the gap or the fall where a shift begins."""
 
     def move(time: int, line: int) -> int:
         return int(shift.apply(np.array([time]), np.array([line]))[0])

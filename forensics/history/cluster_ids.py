@@ -104,12 +104,12 @@ def divide_files(
     above: dict[str, set[int]] = defaultdict(set)
     for number, (_, places) in enumerate(groups):
         for folder, _ in places:
-            for one in (folder, *_ancestors(folder)):
+            for one in (folder, *ancestors(folder)):
                 above[one].add(number)
     unnamed: list[str] = []
     members: list[list[str]] = [[] for _ in groups]
     for file in sorted(files):
-        nearest = next((above[one] for one in (file, *_ancestors(file)) if one in above), set())
+        nearest = next((above[one] for one in (file, *ancestors(file)) if one in above), set())
         (members[min(nearest)] if len(nearest) == 1 else unnamed).append(file)
     clusters = [
         ClusterFiles(frozenset(group[0]), names)
@@ -131,13 +131,13 @@ def _join_groups(ids: Mapping[Place, set[str]]) -> list[tuple[set[str], list[Pla
 
 
 def _folder(file: str) -> str:
-    return next(iter(_ancestors(file)), file)
+    return next(iter(ancestors(file)), file)
 
 
-def _ancestors(file: str) -> list[str]:
+def ancestors(file: str) -> list[str]:
     """Return the folders and archives around a file, the nearest first.
 
-    >>> _ancestors("logs.tgz!broker-1/server.log")
+    >>> ancestors("logs.tgz!broker-1/server.log")
     ['logs.tgz!broker-1', 'logs.tgz']
     """
     return [file[: at.start()] for at in re.finditer(r"[/!]", file)][::-1]
@@ -147,6 +147,6 @@ def describe_files(files: Sequence[str], above: Mapping[str, set[int]]) -> str:
     """Name some files by the highest folders that hold nothing of another cluster."""
     folders = set()
     for file in files:
-        own = [one for one in _ancestors(file) if len(above.get(one, ())) < 2]
+        own = [one for one in ancestors(file) if len(above.get(one, ())) < 2]
         folders.add(own[-1] if own else file)
     return f"{quantity(len(files), 'file')} in {join_names(sorted(folders), _MAX_NAMED)}"

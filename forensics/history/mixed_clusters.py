@@ -5,6 +5,9 @@ contradict each other in many of them, at the same time, and fall into groups th
 themselves, they are of several clusters. A topic that was created again contradicts what came
 before it, and so does a file that tells of both: these are left out, unless a file says now the one
 and now the other. It then holds lines of several clusters.
+
+Clusters without a common topic contradict each other in nothing. There a node that writes the same
+kinds of lines in two places at once is two processes; at different times it is only said.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import pyarrow.compute as pc
 
 from forensics.errors import ForensicsError
 from forensics.history.cluster_ids import Place as NamedPlace
-from forensics.history.cluster_ids import describe_files, divide_files
+from forensics.history.cluster_ids import ancestors, describe_files, divide_files
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.text_format import join_names
+from forensics.lib.time_units import MINUTE
 
 _STATES = ("partition_state", "leaders_listed")
 _CONTROLLERS = ("controller_elected", "controller_seen")
@@ -263,3 +268,152 @@ def _contradicted_at_once(
             if one.leader != other.leader and overlap > 0:
                 yield one, other
                 break
+
+
+# So many topics of its own must each side name, and of so many nodes must there be two at another
+# time, since a cluster may get other topics.
+_MIN_TOPICS, _MIN_NODES = 3, 2
+_WRITTEN = ("folder", "node", "topic", "rule", "begin", "end")
+_MAX_FOLDERS = 3
+
+
+class Strangers(NamedTuple):
+    """Folders with logs of the same nodes, whose topics have nothing in common.
+
+    `at_once`: a node writes the same kinds of lines in both at the same time.
+    """
+
+    folders: tuple[frozenset[str], frozenset[str]]
+    nodes: Sequence[str]
+    topics: tuple[str, str]
+    at_once: bool
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The highest folders that hold nothing of the other."""
+        one, other = (frozenset(_with_ancestors(some)) for some in self.folders)
+        return _name_folders(self.folders[0], other), _name_folders(self.folders[1], one)
+
+    def __str__(self) -> str:
+        """Say why they may be of two clusters."""
+        one, other = self.names
+        nodes = join_names(list(self.nodes), _MAX_FOLDERS)
+        when = "at the same time " if self.at_once else ""
+        return (
+            f"{nodes} wrote {when}in {one} of {self.topics[0]} and more, and in {other} of"
+            f" {self.topics[1]} and more, and no topic of the one is named in the other"
+        )
+
+
+def _with_ancestors(folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        yield from (folder, *ancestors(folder))
+
+
+def _name_folders(own: Iterable[str], others: frozenset[str]) -> str:
+    highest = set()
+    for folder in own:
+        alone = [one for one in _with_ancestors([folder]) if one not in others]
+        highest.add(alone[-1] if alone else folder)
+    return join_names(sorted(highest), _MAX_FOLDERS)
+
+
+def refuse_strangers(events: Path) -> Strangers | None:
+    """Raise an error if one node is two processes; return what only may be two clusters."""
+    found = find_strangers(events)
+    if found is None or not found.at_once:
+        return found
+    raise ForensicsError(
+        f"These are logs of several clusters that no id tells apart: {found}. Run the command once"
+        " for each cluster, with its files alone, or with --cluster any to read them as one, whose"
+        " history is not to be trusted."
+    )
+
+
+def find_strangers(events: Path) -> Strangers | None:
+    """Find folders of the same nodes without a common topic; internal topics are everywhere."""
+    written = _read_written(events)
+    folders: dict[str, set[str]] = defaultdict(set)
+    for folder, node in _distinct(written, "folder", "node"):
+        folders[node].add(folder)
+    if all(len(some) < 2 for some in folders.values()):
+        return None
+    topics: dict[str, set[str]] = defaultdict(set)
+    for row in (
+        written.select(["folder", "topic"]).group_by(["folder", "topic"]).aggregate([]).to_pylist()
+    ):
+        if row["topic"] and not row["topic"].startswith("_"):
+            topics[row["folder"]].add(row["topic"])
+    groups = _join_by_topics(topics)
+    for one, other in combinations(groups, 2):
+        named = [set().union(*(topics[folder] for folder in group)) for group in (one, other)]
+        if min(map(len, named)) < _MIN_TOPICS:
+            continue
+        both = [node for node, some in sorted(folders.items()) if some & one and some & other]
+        busy = [node for node in both if _writes_at_once(written, node, one, other)]
+        if busy or len(both) >= _MIN_NODES:
+            first, second = (min(some) for some in named)
+            return Strangers((one, other), busy or both, (first, second), bool(busy))
+    return None
+
+
+def _distinct(table: pa.Table, one: str, other: str) -> Iterator[tuple[str, str]]:
+    pairs = table.group_by([one, other], use_threads=False).aggregate([])
+    return zip(pairs[one].to_pylist(), pairs[other].to_pylist(), strict=True)
+
+
+def _read_written(events: Path) -> pa.Table:
+    """Read which nodes wrote lines by which rules of which topics in which folders, and when."""
+    keys = ["file", "node", "topic", "rule"]
+    where = pc.field("node").is_valid() & pc.field("ts").is_valid()
+    where &= pc.starts_with(pc.field("node"), "broker-") | pc.starts_with(
+        pc.field("node"), "controller-"
+    )
+    found = []
+    for batch in read_batches(events, [*keys, "ts"], where):
+        times = batch["ts"].cast(pa.int64())
+        table = pa.table({name: batch[name] for name in keys} | {"begin": times, "end": times})
+        found.append(_sum_written(table, keys))
+    if not found:
+        return pa.table({name: [] for name in _WRITTEN})
+    whole = _sum_written(pa.concat_tables(found), keys)
+    folders = pc.replace_substring_regex(whole["file"], r"(?:^|[/!])[^/!]*$", "")
+    table = whole.append_column("folder", folders).drop_columns(["file"])
+    return _sum_written(table, ["folder", *keys[1:]])
+
+
+def _sum_written(table: pa.Table, keys: list[str]) -> pa.Table:
+    found = table.group_by(keys, use_threads=False).aggregate([("begin", "min"), ("end", "max")])
+    return found.rename_columns({"begin_min": "begin", "end_max": "end"})
+
+
+def _join_by_topics(topics: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """Join folders that name the same topic."""
+    groups: list[tuple[set[str], set[str]]] = []
+    for folder in sorted(topics):
+        mine = [group for group in groups if group[1] & topics[folder]]
+        joined = ({folder}.union(*(one[0] for one in mine)),
+                  topics[folder].union(*(one[1] for one in mine)))  # fmt: skip
+        groups = [group for group in groups if group not in mine] + [joined]
+    return sorted((frozenset(folders) for folders, _ in groups), key=min)
+
+
+def _writes_at_once(
+    written: pa.Table, node: str, one: frozenset[str], other: frozenset[str]
+) -> bool:
+    """Return True if a node wrote lines of the same rules in two groups of folders by turns."""
+    own = written.filter(pc.equal(written["node"], node))
+    spans = []
+    for group in (one, other):
+        rows = own.filter(pc.is_in(own["folder"], pa.array(sorted(group)))).to_pylist()
+        spans.append({rule: _span_of(rows, rule) for rule in {row["rule"] for row in rows}})
+    for rule in spans[0].keys() & spans[1].keys():
+        overlap = min(span[rule][1] for span in spans) - max(span[rule][0] for span in spans)
+        if overlap > MINUTE:
+            return True
+    return False
+
+
+def _span_of(rows: Sequence[Mapping[str, int]], rule: object) -> tuple[int, int]:
+    some = [row for row in rows if row["rule"] == rule]
+    return min(row["begin"] for row in some), max(row["end"] for row in some)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from forensics.errors import ForensicsError
 from forensics.ingest.inferred_layout import FoundLayout, found_layout
 from forensics.ingest.level_formats import LEVEL
-from forensics.ingest.time_formats import MONTH, ZONE, TimeForm, day_in_name
+from forensics.ingest.time_formats import MONTH, ZONE, TimeForm
 
 # So long may a pattern be, so many conversion words may it have, and so deep may groups stand.
 _MAX_CHARS, _MAX_WORDS, _MAX_DEPTH = 2000, 64, 8
@@ -418,17 +418,14 @@ def find_patterns(text: str) -> list[str]:
 def find_fitting(files: Iterable[tuple[str, Sequence[str]]], patterns: Iterable[str]) -> list[str]:
     """Return the patterns that read some lines of files in no known layout, given by name."""
     fitting: dict[str, None] = {}
-    samples = [(name, lines) for name, lines in files if lines]
+    samples = [lines for _, lines in files if lines]
     for pattern in sorted(set(patterns)) if samples else ():
         try:
             layout = read_pattern(pattern, "configuration")
         except PatternError:
             # It is for other appenders, such as those of a console.
             continue
-        for name, lines in samples:
-            day = day_in_name(name)
-            if day is None and not layout.time.has_year:
-                continue
+        for lines in samples:
             texts = pa.array([line.encode("utf-8", "replace") for line in lines], pa.binary())
             read = pc.sum(pc.match_substring_regex(texts, layout.pattern)).as_py()
             if read > max(1, _FITTING_SHARE * len(lines)):

@@ -352,15 +352,16 @@ class DrawnTable(Rows):
 def _drawn_names(lines: Sequence[bytes]) -> list[str]:
     """Find the names of a drawn table: above a ruler, or in it."""
     for above, line in zip(lines, lines[1:], strict=False):
-        names = split_row(above.decode("utf-8", "replace"))
-        inside = above.decode("utf-8", "replace").strip()
+        text = above.decode("utf-8", "replace")
+        inside = text.strip()
         if inside[:1] == _CORNER and inside.count(_LINE) > len(_LINE):
             inside_names = re.split(rf"[{_LINE}\u252c\u2510{_CORNER}]+", inside)
             names = [name for name in inside_names if name]
-            drawn = True
+        elif is_ruler(line):
+            names = split_row(text)
         else:
-            drawn = is_ruler(line)
-        if drawn and 1 < len(names) == len(set(names)) and all(names):
+            continue
+        if 1 < len(names) == len(set(names)) and all(names):
             return names
     return []
 

@@ -160,11 +160,18 @@ def plan_inputs(
     return plan
 
 
+# More reasons than this nobody reads in one sentence.
+_MOST_REASONS = 3
+
+
 def nothing_to_read_error(
     archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
 ) -> ArchiveError:
     """Return the error that there is nothing in the archives, and why."""
-    why = "; ".join(f"{label}: {says}" for label, says in problems)
+    reasons = [f"{label}: {says}" for label, says in problems]
+    why = "; ".join(reasons[:_MOST_REASONS])
+    if len(reasons) > _MOST_REASONS:
+        why += f"; and {len(reasons) - _MOST_REASONS:,} more"
     begin = f"nothing to read in {', '.join(map(storage.display, archives))}"
     return ArchiveError(f"{begin} ({why})" if why else f"{begin}: no files. {WHERE_LOGS_ARE}")
 

@@ -146,6 +146,11 @@ class FoundTime:
     end: int
 
 
+# The day of files whose names tell none, until something else does: in a leap year, long before
+# Kafka.
+UNDATED = (1976, 1, 1)
+
+
 def day_in_name(name: str) -> tuple[int, int, int] | None:
     """Return the day in the name of a rotated log.
 

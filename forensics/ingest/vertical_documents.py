@@ -23,11 +23,11 @@ _FIELD = re.compile(
     rb"([ \t]*(?:-> )?)([A-Za-z_@][\w.@$ /-]{0,60}?)[ \t]*"
     rb"(=|:(?=[ \t\r\n]|$)|\|(?= ))(?:(?<=:) *| ?)"
 )
-# A field whose value begins with a date; most files have none.
+# A field whose value begins with a date; most files have none. A break is found sooner than the
+# beginning of a line.
 _LIKELY = re.compile(
-    rb"^[ \t]*[A-Za-z_@][\w.@$ /-]{0,60}?[ \t]*(?:=|: +|\| )(?:[A-Z]\w*\()?\W{0,3}[0-9][^\n]{0,24}?"
-    rb"[0-9]:[0-9]{2}:[0-9]{2}",
-    re.MULTILINE,
+    rb"\n[ \t]*[A-Za-z_@][\w.@$ /-]{0,60}?[ \t]*(?:=|: +|\| )(?:[A-Z]\w*\()?\W{0,3}"
+    rb"[0-9][^\n]{0,24}?[0-9]:[0-9]{2}:[0-9]{2}"
 )
 _TYPED = re.compile(rb"[A-Z][A-Za-z]*\(")
 _DIGITS = re.compile(rb"[0-9]+")
@@ -73,7 +73,7 @@ class FieldForm:
 
 def find_form(head: bytes, loggers: Collection[str] = ()) -> FieldForm | None:
     """Learn from the head of a file how its records are printed as fields, if they are."""
-    if not _LIKELY.search(head):
+    if not _LIKELY.search(b"\n" + head):
         return None
     lines = [line for line in head.split(b"\n")[:-1] if line.strip()]
     keys = [_key(line) for line in lines]

@@ -40,7 +40,7 @@ from forensics.ingest.text_buffer import (
     holds_breaks,
     to_buffer,
 )
-from forensics.ingest.time_formats import TIME_HINT
+from forensics.ingest.time_formats import TIME_HINT, UNDATED
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
@@ -142,11 +142,12 @@ class WindowReader:
         self.names: list[str] = [""]
         # How each was found.
         self.hows: list[str] = ["known"]
-        # Whether some lines are records that cannot be placed, since their times have no date.
-        self.lacks_date = False
         self._judge = judge
         self._day = day
-        self._wrappers = layouts_on_day(shipped_wrappers() if wrappers is None else wrappers, day)
+        # Whether some lines are records whose times have no date.
+        self._lacks_date = False
+        wrappers = shipped_wrappers() if wrappers is None else wrappers
+        self._wrappers = layouts_on_day(wrappers, day or UNDATED)
         given = (one for one in self._wrappers if isinstance(one, FoundLayout))
         self._patterns = [WrapperStack((one,)) for one in given]
         self._read_window = read_window
@@ -156,10 +157,14 @@ class WindowReader:
         self._below = pa.array([], pa.binary())
         lines = self._lines(head[:HEAD_BYTES], final=b"\n" not in head[:HEAD_BYTES])
         first = self._decide(lines)
+        if self._lacks_date and not self._has_records(lines, first):
+            # Their day is found when all files are known.
+            self._day = UNDATED
+            first = self._decide(lines)
         self._guesses = first.stacks
         self.headless = not self._has_records(lines, first)
         # A small file is its head: what was decided of the one holds for the other.
-        self._head = (lines, replace(first, loose=self.headless)) if not first.stacks else None
+        self._head: tuple[Lines, WindowStacks] | None = (lines, replace(first, loose=self.headless))
 
     @property
     def first_stack(self) -> WrapperStack | None:
@@ -513,8 +518,7 @@ class WindowReader:
         lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
         # The strings of JSON objects have to be unescaped, which wrappers do.
         lines = [line for line in lines if line.strip() and not _is_object(line)]
-        if not base.wrappers and self._day is None and lacks_date(lines):
-            self.lacks_date = True
+        self._lacks_date = self._lacks_date or (self._day is None and lacks_date(lines))
         if (end := self._find_ending(lines, base)) is not None:
             yield WrapperStack((*base.wrappers, end), is_found=True)
             cut = end.unwrap(TextBuffer.unwrapped(*to_buffer(inner))).to_arrow().to_pylist()

@@ -117,23 +117,23 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Read a table that grows with the archive, a few thousand rows at a time.
 
-    Arrow would read far ahead and keep what it has read; this holds one or two row groups. With
-    `read_ahead` all columns of a file are asked for at once, as slow stores need it.
+    One row group is read when the one before is used up: left to itself, Arrow reads up to a
+    gigabyte ahead of whoever works slower than it reads. With `read_ahead` all columns of a group
+    are asked for at once, as slow stores need it.
     """
     data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
     wanted = None if columns is None else list(columns)
     if isinstance(data, ds.InMemoryDataset):
         held = data.to_batches(columns=wanted, filter=where, batch_size=rows, use_threads=False)
-        return (batch for batch in held if len(batch))
-    found: Iterator[pa.RecordBatch] = data.to_batches(
-        columns=wanted,
-        filter=where,
-        batch_size=rows,
-        batch_readahead=1,
-        fragment_readahead=1,
-        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=read_ahead),
-    )
-    return (batch for batch in found if len(batch))
+        yield from (batch for batch in held if len(batch))
+        return
+    options = ds.ParquetFragmentScanOptions(pre_buffer=read_ahead)
+    for file in data.get_fragments(filter=where):
+        for group in file.split_by_row_group(filter=where, schema=data.schema):
+            found = group.to_table(
+                data.schema, columns=wanted, filter=where, fragment_scan_options=options
+            )
+            yield from (batch for batch in found.to_batches(rows) if len(batch))
 
 
 def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
@@ -145,6 +145,10 @@ def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
     return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])
 
 
+# So many batches are put together before they are written.
+_MANY_BATCHES = 256
+
+
 def write_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path, rows: int = ROWS_OF_GROUP
 ) -> None:
@@ -152,15 +156,19 @@ def write_batches(
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     held: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
     waiting = 0
     with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
         for batch in batches:
-            held.append(batch)
+            small.append(batch)
             waiting += len(batch)
+            if len(small) >= _MANY_BATCHES:
+                # Of a row each, they would take a hundred times what they hold.
+                held, small = [*held, pa.concat_batches(small)], []
             if waiting >= rows:
-                writer.write_table(pa.Table.from_batches(held, schema))
-                held, waiting = [], 0
-        writer.write_table(pa.Table.from_batches(held, schema))
+                writer.write_table(pa.Table.from_batches([*held, *small], schema))
+                held, small, waiting = [], [], 0
+        writer.write_table(pa.Table.from_batches([*held, *small], schema))
 
 
 def write_table(table: pa.Table, target: Path) -> None:

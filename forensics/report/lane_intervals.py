@@ -23,6 +23,7 @@ MIN_MARGIN_MS = 15_000
 # A client that closes says so; the next start of it, or a line as a member of a group, ends that.
 CLOSING_KINDS = ("group_leaving", "producer_closing")
 STARTING_KINDS = ("kafka_version", "client_setting_seen")
+STARTING_STATES = ("starting", "recovering")
 LIVING_KINDS = ("group_joining", "group_joined", "partitions_assigned")
 # When a controller was elected, which node, and the epoch.
 Election = tuple[int, int | None, int]
@@ -82,7 +83,19 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
             replace(one, words=theme.SESSION_LOST) if one.state == "fenced" else one
             for one in found
         ]
-    return found
+    return list(_name_failed_starts(found)) if role == "broker" else found
+
+
+def _name_failed_starts(lanes: Sequence[LaneInterval]) -> Iterator[LaneInterval]:
+    """Say of a broker that stopped without having been up that its start failed."""
+    starting: dict[str, bool] = {}
+    for one in lanes:
+        if one.state == "up":
+            starting[one.name] = False
+        elif one.state in STARTING_STATES:
+            starting[one.name] = True
+        is_failed = one.state == "stopped" and starting.get(one.name)
+        yield replace(one, words="start failed") if is_failed else one
 
 
 def read_client_lanes(run: RunOutput) -> list[LaneInterval]:
@@ -247,9 +260,11 @@ def merge_short_intervals(
     """Join what is too short to be seen, until there are at most so many intervals.
 
     >>> up, down = (LaneInterval("a", 1, state, 0, 5) for state in ("up", "down"))
-    >>> merge_short_intervals([up, replace(down, start=5, end=6), replace(up, start=6, end=7),
-    ...                        replace(down, start=7, end=99)], 3, (0, 99))[1]
-    LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    >>> joined = merge_short_intervals(
+    ...     [up, replace(down, start=5, end=6), replace(up, start=6, end=7),
+    ...      replace(down, start=7, end=99)], 3, (0, 99))[1]
+    >>> joined.state, joined.start, joined.end
+    ('several states', 5, 7)
     """
     length = window[1] - window[0]
     merged, min_length = list(lanes), max(1, length // 1000)

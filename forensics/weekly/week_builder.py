@@ -30,7 +30,8 @@ from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
 from forensics.events.repeated_lines import find_copies, name_by_repeats
-from forensics.events.zone_changes import settle_midnights, settle_zone_changes, shift_events
+from forensics.events.undated_times import settle_midnights
+from forensics.events.zone_changes import settle_zone_changes, shift_events
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,

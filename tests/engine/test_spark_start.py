@@ -18,9 +18,9 @@ from forensics.engine.spark import (
     SparkEngine,
     _ask_aside,
     _interruptible,
-    _missing_file,
     _refuse_nameless_user,
 )
+from forensics.engine.task_files import _missing_file
 from forensics.errors import ForensicsError
 
 
@@ -107,7 +107,7 @@ def test_small_tables_are_worked_on_here_unless_there_is_a_cluster(
     pq.write_table(pa.table({"kind": ["a"] * 5}), tmp_path / "part-0.parquet")
     monkeypatch.setattr("forensics.engine.spark._FEW_ROWS", few)
     engine = SparkEngine.__new__(SparkEngine)
-    engine.session = SimpleNamespace(sparkContext=SimpleNamespace(master=master))  # type: ignore[assignment]
+    engine.context = SimpleNamespace(master=master)  # type: ignore[assignment]
 
     found = engine.for_table(tmp_path)
 

@@ -82,6 +82,27 @@ def test_an_empty_log_is_not_refused_and_an_empty_folder_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("packed", "says"),
+    [
+        (b"PK\3\4" + bytes(3000), r"nothing to read in logs\.bin \(.*the zip was cut off"),
+        (gzip.compress(CLIENT.read_bytes())[:12], r"nothing to read in .* cut off after 0 bytes"),
+        (gzip.compress(bytes(200 << 20)), "is no Kafka log"),
+        (bytes(9000), "is no Kafka log"),
+    ],
+    ids=["no zip", "ten bytes of a gzip", "zeros, packed", "zeros"],
+)
+def test_what_cannot_be_read_at_all_ends_here_with_its_reason(
+    packed: bytes, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "logs.bin").write_bytes(packed)
+    with pytest.raises(ArchiveError, match=says):
+        look(tmp_path / "logs.bin")
+
+    (tmp_path / "client.log").write_bytes(CLIENT.read_bytes())
+    look(tmp_path / "logs.bin", tmp_path / "client.log")
+
+
+@pytest.mark.parametrize(
     "sample", sorted(SAMPLES.glob("*/logs*")), ids=lambda path: path.parent.name
 )
 def test_every_sample_passes(sample: Path) -> None:

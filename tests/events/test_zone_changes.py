@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from forensics.events.file_accounts import FileAccount
-from forensics.events.zone_changes import settle_midnights, settle_zone_changes
+from forensics.events.undated_times import settle_midnights
+from forensics.events.zone_changes import settle_zone_changes
 from forensics.lib.time_units import HOUR, MINUTE, SECOND
 from forensics.sandbox import run_lines
 

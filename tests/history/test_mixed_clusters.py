@@ -11,7 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics.errors import ForensicsError
-from forensics.history.mixed_clusters import find_clusters, refuse_contradictions
+from forensics.history.mixed_clusters import (
+    find_clusters,
+    find_strangers,
+    refuse_contradictions,
+    refuse_strangers,
+)
 from forensics.lib.time_units import SECOND
 from forensics.schemas import EVENTS
 
@@ -129,3 +134,65 @@ def test_the_refusal_says_whose_files_are_whose_and_quotes_a_contradiction(tmp_p
         " files alone, or with --cluster any to read them as one, whose history is not to be"
         " trusted."
     )
+
+
+def with_topics(name: str, *topics: str, begin: int = 0) -> list[Row]:
+    """What the brokers of a cluster say of some topics, for two minutes."""
+    rows = cluster(name, 0, begin=begin)
+    for number, row in enumerate(rows):
+        row["topic"], row["rule"] = topics[row["partition"] % len(topics)], "broker.leader"
+        row["ts"] = (begin + 10 * number) * SECOND
+    return rows
+
+
+EAST, WEST = ("orders", "payments", "users"), ("clicks", "views", "images")
+
+
+@pytest.mark.parametrize("more", [(), ("__consumer_offsets",)])
+def test_a_node_that_is_two_processes_is_of_two_clusters(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    events = events_of(
+        with_topics("east", *EAST, *more) + with_topics("west", *WEST, *more), tmp_path
+    )
+
+    with pytest.raises(ForensicsError) as error:
+        refuse_strangers(events)
+
+    said = str(error.value)
+    assert "broker-1, broker-2, broker-3 wrote at the same time in east of" in said
+    assert "and in west of clicks and more, and no topic of the one is named in the other" in said
+
+
+def test_nodes_whose_topics_are_others_at_another_time_may_be_of_another_cluster(
+    tmp_path: Path,
+) -> None:
+    events = events_of(
+        with_topics("east", *EAST) + with_topics("west", *WEST, begin=9999), tmp_path
+    )
+
+    found = refuse_strangers(events)
+
+    assert found is not None
+    assert not found.at_once
+    assert [min(folders) for folders in found.folders] == ["east/broker-1", "west/broker-1"]
+
+
+def test_logs_of_one_cluster_have_topics_in_common(tmp_path: Path) -> None:
+    old = with_topics("old", *EAST, "clicks", begin=-9999)
+    assert find_strangers(events_of(old + with_topics("new", *WEST, "users"), tmp_path)) is None
+
+
+@pytest.mark.parametrize("why", ["other rules", "few topics", "one folder a node"])
+def test_a_log_in_parts_is_of_one_cluster(why: str, tmp_path: Path) -> None:
+    """Lines may be sorted into files by their kind."""
+    one, other = with_topics("a", *EAST), with_topics("b", *WEST[: 2 if "few" in why else 3])
+    for row in other:
+        row["rule"] = "controller.leader" if "rules" in why else row["rule"]
+    if why == "other rules":
+        one, other = ([row for row in rows if row["node"] == "broker-1"] for rows in (one, other))
+    if why == "one folder a node":
+        other = [row for row in other if row["node"] == "broker-2"]
+        one = [row for row in one if row["node"] != "broker-2"]
+
+    assert find_strangers(events_of(one + other, tmp_path)) is None

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forensics.engine.spark import ScanTasks, open_spark
-from forensics.engine.task_files import TaskFiles
+from forensics.engine.spark import open_spark
+from forensics.engine.task_files import ScanTasks, TaskFiles
 from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.scan import STAGED_SCHEMA
 from forensics.ingest.read_plan import plan_reading

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -145,7 +145,7 @@ def _find_shared_racks(
              and row["value"] not in ("null", "", None)
              and (broker := broker_id(row["node"])) is not None}  # fmt: skip
     racks = {broker: row["value"] for broker, row in lines.items()}
-    close: dict[str, list[int]] = {}
+    close: dict[str, Sequence[int]] = {}
     for (topic, _), replicas in sorted(assignments.items()):
         used = {racks.get(replica) for replica in replicas}
         if None not in used and len(used) < min(len(replicas), len(set(racks.values()))):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -39,9 +39,10 @@ _LED = ("topic", "partition", "leader", "started_at", "ended_at", "evidence")
 _STATE = ("topic", "partition", "isr", "started_at", "ended_at")
 # Of the partitions led by another broker, how many show their lines, and how many are named.
 _SHOWN, _MAX_NAMES = 20, 10_000
+_HELD = 2_000
 
 
-@dataclass
+@dataclass(slots=True)
 class _Wait:
     """A time in which another broker led a partition whose first replica was in sync."""
 
@@ -53,18 +54,41 @@ class _Wait:
     line: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Imbalance:
-    """The moment at which most partitions waited: those, and who led and should have led what."""
+    """What waited at the moment when most partitions did, and who led and should have led what.
 
-    waits: Sequence[_Wait]
-    leads: Counter[int]
-    preferred: Counter[int]
+    Most partitions of a wide cluster may have waited: they are counted, and a few are kept.
+    """
 
-    @property
-    def waiting(self) -> Counter[int]:
-        """How many partitions each broker should lead and does not."""
-        return Counter(wait.first for wait in self.waits)
+    begin: int
+    end: int
+    # when the last of them had begun to wait
+    moment: int
+    partitions: list[str] = field(default_factory=list)
+    # how many partitions each broker should lead and does not, and who leads them instead
+    waiting: Counter[int] = field(default_factory=Counter)
+    instead: Counter[int] = field(default_factory=Counter)
+    first_waits: list[_Wait] = field(default_factory=list)
+    leads: Counter[int] = field(default_factory=Counter)
+    preferred: Counter[int] = field(default_factory=Counter)
+
+    def add(self, wait: _Wait) -> None:
+        """Count a wait, whose lines are kept if it is one of the first."""
+        self.begin, self.end = min(self.begin, wait.begin), max(self.end, wait.end)
+        self.moment = max(self.moment, wait.begin)
+        self.partitions.append(wait.partition)
+        self.waiting[wait.first] += 1
+        self.instead[wait.leader] += 1
+        if wait.line:
+            self.first_waits.append(wait)
+            if len(self.first_waits) > _HELD:
+                self.keep_first()
+
+    def keep_first(self) -> None:
+        """Keep those that began first."""
+        self.first_waits.sort(key=lambda one: (one.begin, one.partition))
+        del self.first_waits[_SHOWN:]
 
     @property
     def even_share(self) -> float:
@@ -79,13 +103,14 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     worst, count = _find_worst(_find_waits(context))
     if count < limits["partitions"]:
         return
-    waits = sorted(
-        (wait for wait in _find_waits(context) if wait.begin <= worst < wait.end),
-        key=lambda one: (one.begin, one.partition),
-    )
-    moment = max(wait.begin for wait in waits)
-    preferred = Counter(replicas[0] for replicas in read_assignments(context).values() if replicas)
-    imbalance = _Imbalance(waits, _count_leaders(context, moment), preferred)
+    imbalance = _Imbalance(worst, worst, 0)
+    for wait in _find_waits(context):
+        if wait.begin <= worst < wait.end:
+            imbalance.add(wait)
+    imbalance.keep_first()
+    imbalance.leads = _count_leaders(context, imbalance.moment)
+    assigned = read_assignments(context).values()
+    imbalance.preferred = preferred = Counter(replicas[0] for replicas in assigned if replicas)
     uneven = [broker for broker, count in imbalance.waiting.items()
               if count > limits["share"] * preferred[broker]]  # fmt: skip
     if uneven:
@@ -181,26 +206,26 @@ def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:
 
 
 def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
-    limits, waits = context.limits[NAME], imbalance.waits
+    limits, count = context.limits[NAME], len(imbalance.partitions)
     [(busiest, leads)] = sorted(
         imbalance.leads.items(), key=lambda broker: (-broker[1], broker[0])
     )[:1]
     is_piled = leads >= limits["pile"] * imbalance.even_share
-    begin, end = min(wait.begin for wait in waits), max(wait.end for wait in waits)
+    begin, end = imbalance.begin, imbalance.end
     off, failed = switched_off(context)[:_SHOWN], _failed_elections(context, begin, end)
-    cited = [wait.line for wait in waits if wait.line][:_SHOWN]
-    waiting, instead = imbalance.waiting, Counter(wait.leader for wait in waits)
+    cited = [wait.line for wait in imbalance.first_waits if wait.line]
+    waiting, instead = imbalance.waiting, imbalance.instead
     return context.finding(
         NAME,
         limits["piled" if is_piled else "scattered"],
-        _title(len(waits), busiest, leads, imbalance, is_piled=is_piled),
+        _title(count, busiest, leads, imbalance, is_piled=is_piled),
         begin,
         end,
         [*off, *failed, *context.read_lines(cited)],
         brokers=sorted({*waiting, *([busiest] if is_piled else [])}),
-        partitions=sorted(wait.partition for wait in waits)[:_MAX_NAMES],
+        partitions=sorted(imbalance.partitions)[:_MAX_NAMES],
         measures={
-            "misplaced": len(waits),
+            "misplaced": count,
             "waiting": {str(broker): number for broker, number in sorted(waiting.items())},
             "leading_instead": {str(broker): number for broker, number in sorted(instead.items())},
             "most_led": leads,
@@ -232,7 +257,7 @@ def _why(context: DetectionContext, imbalance: _Imbalance, leads: int) -> str:
     shares = {broker: waiting[broker] / max(1, imbalance.preferred[broker]) for broker in waiting}
     worst = max(sorted(shares), key=lambda broker: shares[broker])
     return (
-        f"{len(imbalance.waits)} partitions for at least {_lasting(context)} s; "
+        f"{len(imbalance.partitions)} partitions for at least {_lasting(context)} s; "
         f"{shares[worst]:.0%} of those of broker {worst}, and Kafka itself acts from "
         f"{limits['share']:.0%} on; the busiest leads {leads / imbalance.even_share:.1f} times an "
         f"even share, a pile is {limits['pile']} times"

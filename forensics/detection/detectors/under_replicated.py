@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ _COLUMNS = ("topic", "partition", "isr", "replicas", "started_at", "ended_at", "
 _SHOWN, _MAX_NAMES = 20, 10_000
 
 
-@dataclass
+@dataclass(slots=True)
 class _Shortfall:
     """A time in which one partition lacked one of its replicas in sync."""
 
@@ -37,8 +38,24 @@ class _Shortfall:
 class _Missing:
     """All long times in which partitions lacked one broker, explained by an absence or not."""
 
+    begin: int
+    end: int
+    open_count: int = 0
+    longest: int = 0
+    # those that were read first
     lacks: list[_Shortfall] = field(default_factory=list)
     partitions: set[str] = field(default_factory=set)
+
+    def add(self, name: str, lack: _Shortfall) -> None:
+        """Count what one partition lacked."""
+        self.begin, self.end = min(self.begin, lack.begin), max(self.end, lack.end)
+        self.open_count += lack.is_open
+        self.longest = max(self.longest, lack.end - lack.begin)
+        if len(self.lacks) < _SHOWN:
+            self.lacks.append(lack)
+        if len(self.partitions) < _MAX_NAMES:
+            # A partition may have lacked many brokers.
+            self.partitions.add(sys.intern(name))
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -49,10 +66,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             continue
         away = _absence_kind(context, broker, lack)
         if away != "controlled":
-            missing = found.setdefault((broker, away is not None), _Missing())
-            missing.lacks.append(lack)
-            if len(missing.partitions) < _MAX_NAMES:
-                missing.partitions.add(name)
+            key = broker, away is not None
+            found.setdefault(key, _Missing(lack.begin, lack.end)).add(name, lack)
     places = _find_places(context, found)
     context.look_up(place for some in places.values() for place in some)
     for (broker, explained), missing in sorted(found.items()):
@@ -141,9 +156,8 @@ def _finding(
     *,
     explained: bool,
 ) -> Finding:
-    limits, lacks = context.limits[NAME], missing.lacks
-    open_count = sum(lack.is_open for lack in lacks)
-    longest = max(lack.end - lack.begin for lack in lacks) / SECOND
+    limits, open_count = context.limits[NAME], missing.open_count
+    longest = missing.longest / SECOND
     count = quantity(len(missing.partitions), "partition")
     until = "to the end of the logs" if open_count else f"for up to {longest:.0f} s"
     is_known = broker in context.history.lanes.brokers
@@ -158,8 +172,8 @@ def _finding(
         NAME,
         limits[level],
         f"{count} without broker {broker} in sync {until}",
-        min(lack.begin for lack in lacks),
-        max(lack.end for lack in lacks),
+        missing.begin,
+        missing.end,
         lines,
         stated=True,
         brokers=[broker],
@@ -185,11 +199,10 @@ def _find_places(
     context: DetectionContext, found: Mapping[tuple[int, bool], _Missing]
 ) -> dict[tuple[int, bool], list[Row]]:
     """Find the lines by which the first lacks of each finding began, for all in one pass."""
-    shown = {key: missing.lacks[:_SHOWN] for key, missing in found.items()}
     by_begin: dict[tuple[str, int], set[tuple[int, bool]]] = {}
-    for key, lacks in shown.items():
-        for topic in {lack.topic for lack in lacks}:
-            for begin in {lack.begin for lack in lacks}:
+    for key, missing in found.items():
+        for topic in {lack.topic for lack in missing.lacks}:
+            for begin in {lack.begin for lack in missing.lacks}:
                 by_begin.setdefault((topic, begin), set()).add(key)
     where = in_topics({topic for topic, _ in by_begin})
     begins = sorted({begin for _, begin in by_begin})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,18 +15,20 @@ _KEYS = ["topic", "partition"]
 # ZooKeeper brokers log the replicas of a topic as it is made or grows, and never again.
 _CREATED = ("topic_created", "partitions_added")
 _ASSIGNED = re.compile(r"(\d+) -> \w+\((?:replicas=)?(\d[\d, ]*)")
-Assignments = Mapping[tuple[str, int], list[int]]
+Assignments = Mapping[tuple[str, int], Sequence[int]]
 
 
 @once_per_run
 def read_assignments(context: DetectionContext) -> Assignments:
     """Read the last replicas that are known of every partition."""
-    found: dict[tuple[str, int], list[int]] = {}
+    found: dict[tuple[str, int], Sequence[int]] = {}
+    # The same texts and lists over and over would be most of what a wide cluster's take.
+    known: dict[Any, Any] = {}
     columns = ["topic", "detail", "ts", "node"]
     where = pc.field("kind").isin(list(_CREATED)) & pc.field("ts").is_valid()
     for row in sorted(context.each("events", where, columns), key=lambda row: int(row["at"])):
         for partition, replicas in _ASSIGNED.findall(row["detail"] or ""):
-            numbers = [int(one) for one in re.findall(r"\d+", replicas)]
+            numbers = tuple(int(one) for one in re.findall(r"\d+", replicas))
             found[row["topic"], int(partition)] = numbers
     # In columns: the table may be long.
     valid = pc.field("replicas").is_valid()
@@ -35,10 +37,12 @@ def read_assignments(context: DetectionContext) -> Assignments:
         index = pa.array(range(len(batch)), pa.int64())
         last = table.append_column("row", index).group_by(_KEYS).aggregate([("row", "max")])
         for row in table.take(last["row_max"]).to_pylist():
-            found[row["topic"], row["partition"]] = row["replicas"]
+            topic, replicas = row["topic"], tuple(row["replicas"])
+            key = known.setdefault(topic, topic), row["partition"]
+            found[key] = known.setdefault(replicas, replicas)
     return found
 
 
-def replicas_of(assignments: Assignments, row: Mapping[str, Any]) -> list[int]:
+def replicas_of(assignments: Assignments, row: Mapping[str, Any]) -> Sequence[int]:
     """Return the replicas of a partition as its row tells them, or as they were told last."""
-    return row["replicas"] or assignments.get((row["topic"], row["partition"]), [])
+    return row["replicas"] or assignments.get((row["topic"], row["partition"]), ())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from forensics.events.support_files import containers, host_logs, kafka_tools
 from forensics.events.support_files.facts import Line, Reader, Row, read_moment
-from forensics.events.support_files.metadata_log import read_metadata_log
+from forensics.events.support_files.kafka_tools import read_metadata_log
 from forensics.ingest.record_splitter import LineCounts
 from forensics.lib.secrets import mask_column
 from forensics.parsing.entries import MAX_TEXT_BYTES

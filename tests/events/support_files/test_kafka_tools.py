@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.events.support_files.facts import Line
-from forensics.events.support_files.metadata_log import read_metadata_log
+from forensics.events.support_files.kafka_tools import read_metadata_log
 from forensics.sandbox import run_archives
 from tests.bundles import SAMPLES, metadata_dump
 
