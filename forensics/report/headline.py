@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.dataset as ds
 
@@ -31,7 +32,7 @@ from forensics.report.data_loss import (
     sum_losses,
 )
 from forensics.report.finding_text import client_name, describe_scope, is_open
-from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.incident_span import clock_text, describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -60,11 +61,12 @@ MERGED = {
 }
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
-MAX_STORIES = 2
+MAX_STORIES, MAX_TOLD = 2, 3
 # What begins this close together, people call one moment.
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
+LOST_IF_UNSEEN = "lost only if written with acks=1, which no producer here logs, and not resent"
 
 
 def headline(run: RunOutput) -> str:
@@ -133,9 +135,24 @@ def loss_sentence(run: RunOutput) -> str:
         return f"{bounds_text(least, most)} lost{how}."
     cut = _describe_truncation(truncated)
     if most is None or most > 0:
-        begin = "Records may be lost" if most is None else f"At most {_records(most)} lost"
-        return f"{begin}: {cut}; {LOST_IF}." if cut else f"{begin}."
+        begin = "Records may be lost" if most is None else f"{bounds_text(0, most)} lost"
+        topics = {
+            str(topic)
+            for one in run.incidents
+            for topic in one.measures.get("acks_one") or ()
+            if one.detector == "truncation"
+        }
+        weak = f", {most:,} of them of {join_names(sorted(topics), 4)}" if most and topics else ""
+        weak += " (acks=1)" if weak else ""
+        return f"{begin}: {cut}{weak}, lost unless they were sent again." if cut else f"{begin}."
     return _nothing_lost(run, cut, is_certain=totals is not None)
+
+
+def lost_if(run: RunOutput) -> str:
+    """Say when records were lost that a clean failover truncated, by the acks that are logged."""
+    told = [one.measures for one in run.findings if one.detector == "truncation"]
+    is_seen = all(one.get("acks_known") is True and not one.get("acks_one") for one in told)
+    return LOST_IF_UNSEEN if told and is_seen else LOST_IF
 
 
 def _describe_truncation(truncated: TruncationTotals | None) -> str:
@@ -152,7 +169,7 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
         return "Whether records were lost cannot be told from these logs."
     by_clients = describe_client_losses(run.findings)
     if cut:
-        told = f"No data loss found, but {cut}: {LOST_IF}."
+        told = f"No data loss found, but {cut}: {lost_if(run)}."
         return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
@@ -332,6 +349,14 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     if len(members) == 1:
         yield f"{brokers_text(in_turn)} {verb[kind]}{_how_long(members[0])}"
         return
+    lengths = [froze_text(one) for one in members]
+    if kind == "long-pause" and all(lengths) and len(members) <= MAX_TOLD:
+        first, *others = (
+            f"{brokers_text(one.brokers)} {{}}{text}"
+            for one, text in zip(members, lengths, strict=True)
+        )
+        yield ", ".join([first.format("froze "), *(one.format("") for one in others)])
+        return
     starts = [one.start_ms for one in members if one.start_ms is not None]
     apart = max(starts) - min(starts) if starts else 0
     how = f"one after the other within {duration(apart)}"
@@ -340,10 +365,21 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
 
 
+def froze_text(finding: SavedFinding) -> str:
+    """Say for how long a process froze; of several times, how often and how long at most."""
+    longest, times = finding.measures.get("longest_ms"), finding.measures.get("pauses")
+    if not isinstance(longest, int):
+        return ""
+    about = "about " if "about" in finding.title else ""
+    longest = round(longest, -3) if about else longest
+    if isinstance(times, int) and times > 1:
+        return f"{times_text(times)}, up to {about}{duration(longest)}"
+    return f"for {about}{duration(longest)}"
+
+
 def _how_long(finding: SavedFinding) -> str:
-    longest = finding.measures.get("longest_ms")
-    if finding.detector == "long-pause" and isinstance(longest, int):
-        return f" for {duration(longest)}"
+    if finding.detector == "long-pause" and (text := froze_text(finding)):
+        return f" {text}"
     away = finding.measures.get("away_s")
     if isinstance(away, int | float):
         return f", back in service {duration(round(away * 1000))} later"
@@ -358,9 +394,35 @@ def _flapping_verb(finding: SavedFinding) -> str:
     return FLAPPING.get(how, "left and came back")
 
 
+def is_last_stop(run: RunOutput, finding: SavedFinding) -> bool:
+    """Return True if a broker was shut down in order and not started again in these logs."""
+    is_stop = finding.detector == "broker-restart" and not finding.is_incident
+    return is_stop and finding.measures.get("kind") == "controlled" and is_open(run, finding)
+
+
+def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
+    """Say which brokers were shut down at the end, and when.
+
+    >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
+    >>> describe_last_stops([stop])
+    'broker 1 was shut down cleanly at 00:01:01, and not started again after that'
+    """
+    numbers = sorted({broker for one in findings for broker in one.brokers})
+    starts = [one.start_ms for one in findings if one.start_ms is not None]
+    first, last = (clock_text(pick(starts), 0)[-8:] for pick in (min, max)) if starts else ("", "")
+    when = f" from {first} to {last}" if first != last else f" at {first}" * bool(first)
+    were = "were" if len(numbers) != 1 else "was"
+    who = brokers_text(numbers) if numbers else "brokers"
+    return f"{who} {were} shut down cleanly{when}, and not started again after that"
+
+
 def often_text(finding: SavedFinding) -> str:
     """Say how often a broker was lost; at least so often where more is known than that."""
-    freezes, cycles = finding.measures.get("freezes_min"), finding.measures.get("cycles")
+    measures = finding.measures
+    freezes = measures.get("freezes_min")
+    cycles = next(
+        (measures[name] for name in ("cycles", "cuts", "pauses") if name in measures), None
+    )
     return f"at least {times_text(freezes)}" if freezes else times_text(cycles)
 
 
@@ -382,10 +444,13 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     impact = run.document.get("impact") or {}
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        longer = count_outages_without_end(run)
-        long = (
-            f", {longer} of them for longer than {longest}" if longer else f" for up to {longest}"
-        )
+        ends = outages_without_end(run)
+        long = f" for up to {longest}"
+        if ends.longest is not None:
+            worst = max(ends.longest, round(1000 * (impact.get("longest_s") or 0)))
+            long = f" for up to {duration(worst)}"
+        elif ends.partitions:
+            long = f", {ends.partitions} of them for longer than {longest}"
         yield f"{count(hit, 'partition')} unavailable{long}"
     for one in findings:
         changes = one.measures.get("changes")
@@ -397,23 +462,57 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     elif most is None:
         yield "records may be lost"
     elif most > 0:
-        yield f"up to {_records(most)} may be lost"
+        yield f"{bounds_text(0, most)} lost"
 
 
-def count_outages_without_end(run: RunOutput) -> int:
-    """Count the partitions that lost their leader, and of which no line says when it was back."""
+@dataclass(frozen=True)
+class OpenEnds:
+    """Partitions that lost their leader, and of which no line tells the moment it was back."""
+
+    partitions: int
+    # by when all of them were led again, as lines of their leaders say, and the longest until then
+    latest: int | None = None
+    longest: int | None = None
+
+
+def outages_without_end(run: RunOutput) -> OpenEnds:
+    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
     span = incident_span(run)
+    columns = ("topic", "partition", "leader_epoch", "started_at")
     where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
-    rows = run.rows("leadership", ("topic", "partition", "started_at"), where) if span else ()
-    return len(
-        {
-            (row["topic"], row["partition"])
-            for row in rows
-            if span
-            and row["started_at"] is not None
-            and span.start <= row["started_at"] <= span.end
-        }
-    )
+    lost = {
+        (row["topic"], row["partition"]): row
+        for row in (run.rows("leadership", columns, where) if span else ())
+        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
+    }
+    led = _led_again(run, {key: row["leader_epoch"] for key, row in lost.items()}) if lost else {}
+    if not lost or set(led) != set(lost):
+        return OpenEnds(len(lost))
+    begins: dict[tuple[str, int], int] = {}
+    for row in run.rows("outages", ("topic", "partition", "started_at"), ~ds.field("planned")):
+        key = row["topic"], row["partition"]
+        if key in led and row["started_at"] is not None and row["started_at"] <= led[key]:
+            begins[key] = max(row["started_at"], begins.get(key, row["started_at"]))
+    longest = max(at - begins.get(key, int(lost[key]["started_at"])) for key, at in led.items())
+    return OpenEnds(len(lost), max(led.values()), longest)
+
+
+def _led_again(
+    run: RunOutput, epochs: Mapping[tuple[str, int], int | None]
+) -> dict[tuple[str, int], int]:
+    """Return when the leader of the next epoch of each partition said that it leads it."""
+    topics = ds.field("topic").isin(sorted({topic for topic, _ in epochs}))
+    where = topics & (ds.field("kind") == "partition_state") & (ds.field("leader") >= 0)
+    columns = ("topic", "partition", "leader", "leader_epoch", "broker", "node", "ts")
+    found: dict[tuple[str, int], int] = {}
+    for row in run.rows("events", columns, where):
+        key = row["topic"], row["partition"]
+        epoch = epochs.get(key)
+        is_own = row["broker"] == row["leader"] and row["ts"] is not None
+        if is_own and epoch is not None and row["leader_epoch"] == epoch + 1:
+            at = run.correct_time(row["node"], row["ts"])
+            found[key] = min(at, found.get(key, at))
+    return found
 
 
 def open_causes(run: RunOutput) -> list[str]:
@@ -428,7 +527,10 @@ def open_causes(run: RunOutput) -> list[str]:
     for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
         verb = _unexplained(one)
         if one.measures.get("freezes_min"):
-            others.append(f"how often {brokers_text(one.brokers)} froze in all")
+            others.append(
+                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
+                "session mostly leaves no line"
+            )
         if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):
