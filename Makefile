@@ -49,8 +49,9 @@ demo: setup ## Write the postmortem of a recorded incident into demo-out/
 	@$(BIN)/kafka-forensics postmortem $(SAMPLE) -o $(DEMO)
 	@echo "$(CLOSING)"
 
-# A file of tests goes to one worker, so that what its tests share is made once.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# A file of tests goes to one worker, so that what its tests share is made once. What Python compiles is
+# kept, whatever the environment says: each worker, and each command that tests start, would do it anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile
 
 test: test-fast ## Run all tests, the quick ones first
 	@$(PYTEST) -m 'spark or browser or slow'

@@ -34,7 +34,7 @@ from forensics.events.file_accounts import (
     assign_nodes,
     configured_patterns,
     make_event_finalizer,
-    sum_accounts,
+    sum_ordered_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
@@ -78,6 +78,8 @@ from forensics.lib.arrow_io import (
     read_batches,
     read_events,
     release_arrow_memory,
+    to_batches,
+    write_batches,
     write_table,
 )
 from forensics.lib.folder_lock import lock_output
@@ -111,6 +113,7 @@ from forensics.settings import Settings
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
 # More warnings than this are one line for each reason.
 _MAX_WARNINGS = 3
+_ACCOUNTS_AT_ONCE = 1000
 _NUMBERS = re.compile(r"\d[\d,]*")
 # Nearly all questions are about a few kinds of events, and skip the parts of a file without them.
 _BY_KIND = ("kind", "topic", "partition", "file", "line", "offset")
@@ -281,14 +284,24 @@ def scan_archives(
     repeated_lines.find_copies(files.values())
     stretches = [row for name in sorted(files) for row in files[name].to_layout_rows()]
     write_table(pa.Table.from_pylist(stretches, schema=LAYOUTS), settings.tables / "layouts")
-    rows = [row for name in sorted(files) for row in files[name].to_rows()]
-    write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
-    lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))
+    sums = Counter[str]()
+    damaged: list[tuple[str, str]] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for name in sorted(files):
+            for row in files[name].to_rows():
+                sums.update(lines=row["lines"], events=row["events"])
+                yield row
+            whole = files[name].to_row() if files[name].parts else row
+            if whole["damaged"]:
+                damaged.append((name, whole["damaged"]))
+
+    write_batches(to_batches(rows(), FILES), FILES, settings.tables / "files")
     empty = sum(not file.counts["bytes"] and not file.notes for file in files.values())
-    notify(f"events     {count:,} in {lines:,} lines of {len(files)} files, {empty} of them empty")
+    told = f"{sums['events']:,} in {sums['lines']:,} lines of {len(files)} files"
+    notify(f"events     {told}, {empty} of them empty")
     known = dict(work.problems)
-    rows = [files[name].to_row() for name in sorted(files) if name not in known]
-    notify_of_problems([(row["file"], row["damaged"]) for row in rows if row["damaged"]], notify)
+    notify_of_problems([(name, why) for name, why in damaged if name not in known], notify)
     return files
 
 
@@ -417,7 +430,10 @@ def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
-    files = sum_accounts(row for batch in table.to_batches() for row in batch.to_pylist())
+    table = table.sort_by([("file", "ascending"), ("split", "ascending")])
+    # Of very many files, few are held as objects at once.
+    batches = table.to_batches(max_chunksize=_ACCOUNTS_AT_ONCE)
+    files = sum_ordered_accounts(row for batch in batches for row in batch.to_pylist())
     for label, problem in work.problems:
         account = files.setdefault(label, FileAccount(label))
         account.notes.append(problem)

@@ -384,13 +384,18 @@ def configured_patterns(files: Iterable[FileAccount]) -> list[str]:
 
 
 def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
-    """Sum accounts by file; each row has `file`, `split` and the account of that split.
+    """Sum accounts by file; each row has `file`, `split` and the account of that split."""
+    return sum_ordered_accounts(sorted(rows, key=lambda row: (row["file"], row["split"])))
+
+
+def sum_ordered_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
+    """Sum accounts that are sorted by file and split.
 
     An account may be JSON still: of very many files that takes least memory. The line numbers of a
     split begin after the lines of the splits before it.
     """
     files: dict[str, FileAccount] = {}
-    for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
+    for row in rows:
         if row["split"] == CONTAINER_SPLIT:
             continue
         total = files.get(row["file"]) or files.setdefault(row["file"], FileAccount(row["file"]))

@@ -352,10 +352,10 @@ def find_cut_repeats(marked: Path, compared: Iterable[str]) -> dict[Place, str]:
     times = pa.array({row["ts"] for row in ends}, TIMESTAMP)
     others: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in _read_kept(marked, known & pc.field("ts").isin(times)) if ends else ():
-        others[row["ts"], row["node"], row["kind"]].append(row)
+        others[_subject(row)].append(row)
     found: dict[Place, str] = {}
     for end in ends:
-        near = others[end["ts"], end["node"], end["kind"]]
+        near = others[_subject(end)]
         whole = [one["file"] for one in near if one["file"] != end["file"] and _holds(one, end)]
         if whole:
             found[end["file"], end["line"], end["offset"], end["rule"]] = min(whole)
@@ -366,6 +366,11 @@ def _read_kept(marked: Path, where: pc.Expression) -> Iterator[dict[str, Any]]:
     columns = ["file", "line", "offset", *_COMPARED]
     kept = pc.field("ts").is_valid() & pc.field("repeats").is_null()
     return iter_rows(read_batches(marked, columns, kept & where), columns)
+
+
+def _subject(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    # Other statements of the same moment may say nearly the same, and are none of its lines.
+    return row["ts"], row["node"], row["kind"], (row["rule"] or "").partition("@")[0]
 
 
 def _holds(whole: Mapping[str, Any], cut: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ which is then read as any log is; each event keeps the place in the file where i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -122,14 +123,25 @@ def find_document(
     return renew(document, named)
 
 
-def _learn(document: Document, head: bytes, loggers: Collection[str]) -> Sequence[ObjectReader]:
-    """Find what the fields of a document hold by their values, where names do not tell."""
+def _learn(
+    document: Document, head: bytes, loggers: Collection[str]
+) -> tuple[Document, list[Piece]]:
+    """Find what the fields of a document hold by their values, where names do not tell.
+
+    Return a document that reads by them and was fed the head, and what that gave.
+    """
     recorders = [Recorder(reader) for reader in document.readers]
-    renew(document, recorders).feed(head, final=True)
+    fed = renew(document, recorders)
+    pieces = fed.feed(head, final=True)
     learnt = [learn_nodes(one, loggers) for one in recorders]
-    if not any(learnt):
-        return document.readers
-    return [new or old for new, old in zip(learnt, document.readers, strict=True)]
+    if any(learnt):
+        fed = renew(
+            document, [new or old for new, old in zip(learnt, document.readers, strict=True)]
+        )
+        pieces = fed.feed(head, final=True)
+    else:
+        fed.readers = document.readers
+    return fed, pieces
 
 
 def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
@@ -154,21 +166,21 @@ def _judge(
         return JournalDocument(readers)
     for looks, printed in _PRINTED:
         if looks(head):
-            learnt = _learn(printed(readers), head, loggers)
-            document = printed(learnt)
-            whole = any(piece.whole for piece in document.feed(head, final=True))
+            document, pieces = _learn(printed(readers), head, loggers)
+            whole = any(piece.whole for piece in pieces)
             if whole and 2 * document.unread_lines <= head.count(b"\n"):
-                return printed(learnt)
+                return printed(document.readers)
     fields = find_fields(head, readers, loggers)
     if fields is not None:
         return fields
     lines = head.split(b"\n", _FIRST_LINES)
     if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
-        if _are_objects(lines[:_SAMPLE]):
+        if by_line := _are_objects(lines[:_SAMPLE]):
             # A few objects of a line each tell all that a long head would.
             head = head[: head.find(b"\n", _FEW_OBJECTS) + 1] or head
-        learnt = _learn(JsonDocument(readers), head, loggers)
-        return JsonDocument(learnt) if _is_document(head, learnt) else None
+        document, pieces = _learn(JsonDocument(readers), head, loggers)
+        is_document = _is_document(head, document.readers, pieces, by_line=by_line)
+        return JsonDocument(document.readers) if is_document else None
     table = find_table(head, readers, loggers) or find_drawn_table(head, readers, loggers)
     return table or (LinesDocument(readers) if _is_turned(head) else None)
 
@@ -228,15 +240,24 @@ def _are_objects(lines: Sequence[bytes]) -> bool:
     return len(lines) == _SAMPLE
 
 
-def _is_document(head: bytes, readers: Sequence[ObjectReader]) -> bool:
-    """Tell objects that take several lines, or hold many records, from those of a line each."""
+def _is_document(
+    head: bytes, readers: Sequence[ObjectReader], sample: Sequence[Piece], *, by_line: bool
+) -> bool:
+    """Tell objects that take several lines, or hold many records, from those of a line each.
+
+    `sample` is what the head gave; `by_line`: each of the first lines is an object.
+    """
     lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
-    sample = JsonDocument(readers).feed(head, final=True)
     if SECTION.search(head):
         return True
     if not any(piece.whole for piece in sample):
         return False
-    whole = [line for line in lines if _is_whole(line, readers)]
+    counts = Counter(piece.line for piece in sample) if by_line else None
+    whole = [
+        line
+        for number, line in enumerate(lines, 1)
+        if _is_whole(line, readers, counts[number] if counts is not None else None)
+    ]
     if 2 * len(whole) <= len(lines) or not lines:
         return True
     return _is_newest_first(sample) or _takes_lines(head, sample)
@@ -255,8 +276,11 @@ def _takes_lines(head: bytes, sample: Sequence[Piece]) -> bool:
     return False
 
 
-def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
-    """Return True if a line holds one record, or none because it is text."""
+def _is_whole(line: bytes, readers: Sequence[ObjectReader], count: int | None) -> bool:
+    """Return True if a line holds one record, or none because it is text.
+
+    `count` is how many pieces it gave, if that is known.
+    """
     inside = line.strip(b" \t\r[,")
     if inside[:1] not in (b"{", b"}", b'"', b"]"):
         return True
@@ -265,7 +289,9 @@ def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     known = isinstance(node, dict) and any(reader.read(node) for reader in readers)
-    return known and len(JsonDocument(readers).feed(inside, final=True)) == 1
+    if known and count is None:
+        count = len(JsonDocument(readers).feed(inside, final=True))
+    return known and count == 1
 
 
 def _to_text(piece: Piece) -> bytes:

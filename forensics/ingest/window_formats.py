@@ -164,7 +164,7 @@ class WindowReader:
         self._guesses = first.stacks
         self.headless = not self._has_records(lines, first)
         # A small file is its head: what was decided of the one holds for the other.
-        self._head = (lines, replace(first, loose=self.headless)) if not first.stacks else None
+        self._head: tuple[Lines, WindowStacks] | None = (lines, replace(first, loose=self.headless))
 
     @property
     def first_stack(self) -> WrapperStack | None:

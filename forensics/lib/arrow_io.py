@@ -156,18 +156,19 @@ def write_batches(
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     held: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
     waiting = 0
     with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
         for batch in batches:
-            held.append(batch)
+            small.append(batch)
             waiting += len(batch)
-            if waiting >= rows:
-                writer.write_table(pa.Table.from_batches(held, schema))
-                held, waiting = [], 0
-            elif len(held) >= _MANY_BATCHES:
+            if len(small) >= _MANY_BATCHES:
                 # Of a row each, they would take a hundred times what they hold.
-                held = [pa.concat_batches(held)]
-        writer.write_table(pa.Table.from_batches(held, schema))
+                held, small = [*held, pa.concat_batches(small)], []
+            if waiting >= rows:
+                writer.write_table(pa.Table.from_batches([*held, *small], schema))
+                held, small, waiting = [], [], 0
+        writer.write_table(pa.Table.from_batches([*held, *small], schema))
 
 
 def write_table(table: pa.Table, target: Path) -> None:

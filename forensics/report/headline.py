@@ -31,7 +31,7 @@ from forensics.report.data_loss import (
     sum_losses,
 )
 from forensics.report.finding_text import client_name, describe_scope, is_open
-from forensics.report.incident_span import describe_span, incident_span
+from forensics.report.incident_span import clock_text, describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -60,11 +60,12 @@ MERGED = {
 }
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
-MAX_STORIES = 2
+MAX_STORIES, MAX_TOLD = 2, 3
 # What begins this close together, people call one moment.
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
+LOST_IF_UNSEEN = "lost only if written with acks=1, which no producer here logs, and not resent"
 
 
 def headline(run: RunOutput) -> str:
@@ -133,9 +134,24 @@ def loss_sentence(run: RunOutput) -> str:
         return f"{bounds_text(least, most)} lost{how}."
     cut = _describe_truncation(truncated)
     if most is None or most > 0:
-        begin = "Records may be lost" if most is None else f"At most {_records(most)} lost"
-        return f"{begin}: {cut}; {LOST_IF}." if cut else f"{begin}."
+        begin = "Records may be lost" if most is None else f"{bounds_text(0, most)} lost"
+        topics = {
+            str(topic)
+            for one in run.incidents
+            for topic in one.measures.get("acks_one") or ()
+            if one.detector == "truncation"
+        }
+        weak = f", {most:,} of them of {join_names(sorted(topics), 4)}" if most and topics else ""
+        weak += " (acks=1)" if weak else ""
+        return f"{begin}: {cut}{weak}, lost unless they were sent again." if cut else f"{begin}."
     return _nothing_lost(run, cut, is_certain=totals is not None)
+
+
+def lost_if(run: RunOutput) -> str:
+    """Say when records were lost that a clean failover truncated, by the acks that are logged."""
+    told = [one.measures for one in run.findings if one.detector == "truncation"]
+    is_seen = all(one.get("acks_known") is True and not one.get("acks_one") for one in told)
+    return LOST_IF_UNSEEN if told and is_seen else LOST_IF
 
 
 def _describe_truncation(truncated: TruncationTotals | None) -> str:
@@ -152,7 +168,7 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
         return "Whether records were lost cannot be told from these logs."
     by_clients = describe_client_losses(run.findings)
     if cut:
-        told = f"No data loss found, but {cut}: {LOST_IF}."
+        told = f"No data loss found, but {cut}: {lost_if(run)}."
         return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
@@ -332,6 +348,14 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     if len(members) == 1:
         yield f"{brokers_text(in_turn)} {verb[kind]}{_how_long(members[0])}"
         return
+    lengths = [froze_text(one) for one in members]
+    if kind == "long-pause" and all(lengths) and len(members) <= MAX_TOLD:
+        first, *others = (
+            f"{brokers_text(one.brokers)} {{}}{text}"
+            for one, text in zip(members, lengths, strict=True)
+        )
+        yield ", ".join([first.format("froze "), *(one.format("") for one in others)])
+        return
     starts = [one.start_ms for one in members if one.start_ms is not None]
     apart = max(starts) - min(starts) if starts else 0
     how = f"one after the other within {duration(apart)}"
@@ -340,10 +364,21 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
 
 
+def froze_text(finding: SavedFinding) -> str:
+    """Say for how long a process froze; of several times, how often and how long at most."""
+    longest, times = finding.measures.get("longest_ms"), finding.measures.get("pauses")
+    if not isinstance(longest, int):
+        return ""
+    about = "about " if "about" in finding.title else ""
+    longest = round(longest, -3) if about else longest
+    if isinstance(times, int) and times > 1:
+        return f"{times_text(times)}, up to {about}{duration(longest)}"
+    return f"for {about}{duration(longest)}"
+
+
 def _how_long(finding: SavedFinding) -> str:
-    longest = finding.measures.get("longest_ms")
-    if finding.detector == "long-pause" and isinstance(longest, int):
-        return f" for {duration(longest)}"
+    if finding.detector == "long-pause" and (text := froze_text(finding)):
+        return f" {text}"
     away = finding.measures.get("away_s")
     if isinstance(away, int | float):
         return f", back in service {duration(round(away * 1000))} later"
@@ -358,9 +393,35 @@ def _flapping_verb(finding: SavedFinding) -> str:
     return FLAPPING.get(how, "left and came back")
 
 
+def is_last_stop(run: RunOutput, finding: SavedFinding) -> bool:
+    """Return True if a broker was shut down in order and not started again in these logs."""
+    is_stop = finding.detector == "broker-restart" and not finding.is_incident
+    return is_stop and finding.measures.get("kind") == "controlled" and is_open(run, finding)
+
+
+def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
+    """Say which brokers were shut down at the end, and when.
+
+    >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
+    >>> describe_last_stops([stop])
+    'broker 1 was shut down cleanly at 00:01:01, and not started again after that'
+    """
+    numbers = sorted({broker for one in findings for broker in one.brokers})
+    starts = [one.start_ms for one in findings if one.start_ms is not None]
+    first, last = (clock_text(pick(starts), 0)[-8:] for pick in (min, max)) if starts else ("", "")
+    when = f" from {first} to {last}" if first != last else f" at {first}" * bool(first)
+    were = "were" if len(numbers) != 1 else "was"
+    who = brokers_text(numbers) if numbers else "brokers"
+    return f"{who} {were} shut down cleanly{when}, and not started again after that"
+
+
 def often_text(finding: SavedFinding) -> str:
     """Say how often a broker was lost; at least so often where more is known than that."""
-    freezes, cycles = finding.measures.get("freezes_min"), finding.measures.get("cycles")
+    measures = finding.measures
+    freezes = measures.get("freezes_min")
+    cycles = next(
+        (measures[name] for name in ("cycles", "cuts", "pauses") if name in measures), None
+    )
     return f"at least {times_text(freezes)}" if freezes else times_text(cycles)
 
 
@@ -397,7 +458,7 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     elif most is None:
         yield "records may be lost"
     elif most > 0:
-        yield f"up to {_records(most)} may be lost"
+        yield f"{bounds_text(0, most)} lost"
 
 
 def count_outages_without_end(run: RunOutput) -> int:
@@ -428,7 +489,10 @@ def open_causes(run: RunOutput) -> list[str]:
     for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
         verb = _unexplained(one)
         if one.measures.get("freezes_min"):
-            others.append(f"how often {brokers_text(one.brokers)} froze in all")
+            others.append(
+                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
+                "session mostly leaves no line"
+            )
         if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):

@@ -23,6 +23,7 @@ MIN_MARGIN_MS = 15_000
 # A client that closes says so; the next start of it, or a line as a member of a group, ends that.
 CLOSING_KINDS = ("group_leaving", "producer_closing")
 STARTING_KINDS = ("kafka_version", "client_setting_seen")
+STARTING_STATES = ("starting", "recovering")
 LIVING_KINDS = ("group_joining", "group_joined", "partitions_assigned")
 # When a controller was elected, which node, and the epoch.
 Election = tuple[int, int | None, int]
@@ -82,7 +83,19 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
             replace(one, words=theme.SESSION_LOST) if one.state == "fenced" else one
             for one in found
         ]
-    return found
+    return list(_name_failed_starts(found)) if role == "broker" else found
+
+
+def _name_failed_starts(lanes: Sequence[LaneInterval]) -> Iterator[LaneInterval]:
+    """Say of a broker that stopped without having been up that its start failed."""
+    starting: dict[str, bool] = {}
+    for one in lanes:
+        if one.state == "up":
+            starting[one.name] = False
+        elif one.state in STARTING_STATES:
+            starting[one.name] = True
+        is_failed = one.state == "stopped" and starting.get(one.name)
+        yield replace(one, words="start failed") if is_failed else one
 
 
 def read_client_lanes(run: RunOutput) -> list[LaneInterval]:

@@ -16,12 +16,13 @@ from forensics.errors import ForensicsError
 from forensics.lib import time_zone
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.storage import write_atomically
-from forensics.lib.text_format import time_text
+from forensics.lib.text_format import join_names, natural_key, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.cluster_facts import read_cluster_facts
 from forensics.report.headline import page_title
 from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html
+from forensics.report.plotly_sheet import shorten_name
 from forensics.report.sections import (
     appendix,
     blind_spots,
@@ -108,7 +109,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         target,
         page_title(run, str(cluster)),
         tag("a", "Skip to the summary", href="#verdict", class_="skip"),
-        _header(parts, str(cluster)),
+        _header(run, parts, str(cluster)),
         _notes(run),
         tag(
             "main",
@@ -190,10 +191,18 @@ def _head(title: str, *, shared: bool | str) -> Markup:
     )
 
 
-def _header(parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
+def _header(run: RunOutput, parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
     links = section_links((anchor, title) for anchor, title, _ in parts)
-    title = tag("h1", f"Kafka incident postmortem \u00b7 {cluster}")
+    whose = f" of {names}" if (names := _input_names(run)) else ""
+    title = tag("h1", f"Kafka incident postmortem{whose} \u00b7 {cluster}")
     return tag("header", title, _finder(), links)
+
+
+def _input_names(run: RunOutput) -> str:
+    """Name the archives, or the folders, that were read: two pages open side by side look alike."""
+    names = {re.split("[!/]", str(row["file"] or ""), maxsplit=1)[0] for row in run.files}
+    shown = [shorten_name(name) for name in sorted(names - {""}, key=natural_key)]
+    return join_names(shown, 2)
 
 
 def _finder() -> Markup:

@@ -136,7 +136,7 @@ def flag_position(start: int, end: int, view: Span) -> int:
 
 def lane_label(lane: LaneInterval) -> str:
     """Return what stands in the bar of one interval of a node's lane."""
-    if lane.state in ("leader", "unclean leader"):
+    if lane.state in ("leader", "unclean leader") and not lane.words:
         mark = "U " if lane.state == "unclean leader" else ""
         return f"{mark}led by {lane.broker}"
     if lane.state in theme.OVERLAYS:
@@ -382,28 +382,46 @@ def _flag_names(flags: Sequence[tuple[SavedFinding, int]], view: Span) -> go.Sca
 def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval]) -> None:
     """Draw the lanes of nodes, one row a node."""
     # What is laid over other states is drawn after them, and what may be short over what is long.
-    shortest = (sheet.view[1] - sheet.view[0]) // SHORTEST_BAR
+    spans = shown_spans(lanes, (sheet.view[1] - sheet.view[0]) // SHORTEST_BAR)
     for state in sorted(
         {lane.state for lane in lanes},
         key=lambda one: (one in theme.OVERLAYS, one not in theme.LASTING, one),
     ):
-        own = [lane for lane in lanes if lane.state == state]
-        sheet.add_trace(_lane_trace(own, 0 if state in theme.LASTING else shortest), row)
+        own = [(lane, spans[lane]) for lane in lanes if lane.state == state]
+        sheet.add_trace(_lane_trace(own), row)
     sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
 
-def _lane_trace(lanes: Sequence[LaneInterval], shortest: int) -> go.Bar:
+def shown_spans(lanes: Sequence[LaneInterval], shortest: int) -> dict[LaneInterval, Span]:
+    """Return from where to where each piece is drawn.
+
+    A moment of trouble is a thin bar, not nothing, and what follows it begins behind that bar; the
+    words of both tell their true times.
+    """
+    spans: dict[LaneInterval, Span] = {}
+    reached: dict[str, int] = {}
+    for lane in sorted(lanes, key=lambda one: (one.start, one.end)):
+        start, end = lane.start, lane.end
+        if lane.state not in theme.OVERLAYS:
+            if reached.get(lane.name, start) < end:
+                start = max(start, reached.get(lane.name, start))
+            if lane.state not in theme.LASTING and end - start < shortest:
+                end = reached[lane.name] = start + shortest
+        spans[lane] = (start, end)
+    return spans
+
+
+def _lane_trace(pairs: Sequence[tuple[LaneInterval, Span]]) -> go.Bar:
+    lanes = [lane for lane, _ in pairs]
     state = lanes[0].state
     plain, pattern = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
     fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
-        # A moment of trouble is a thin bar, not nothing; its words tell how long it was.
-        (lane.start, max(lane.end, lane.start + shortest), shown(lane.name),
-         shown(lane_label(lane)),
+        (*span, shown(lane.name), shown(lane_label(lane)),
          (f"{shown(lane.name)}: {shown(_lane_words(lane))}, {time_text(lane.start)} "
           f"for {duration(lane.end - lane.start)}"))
-        for lane in lanes
+        for lane, span in pairs
     ]  # fmt: skip
     own = lanes[0].words
     name = own if own in theme.STATE_MEANINGS else theme.state_words(state)

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from forensics.lib.text_format import count, detector_label, duration, join_names
-from forensics.report.finding_text import is_open
-from forensics.report.headline import brokers_text
+from forensics.report.finding_text import STANDING_DETECTORS
+from forensics.report.headline import brokers_text, describe_last_stops, is_last_stop, lost_if
+from forensics.report.incident_span import clock_text
 from forensics.run_output.reader import RunOutput, SavedFinding
+
+# What somebody did to the cluster: it goes first.
+DONE = ("rolling-restart", "broker-restart", "reassignment", "preferred-election")
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class RoutineLine:
 
 
 def merge_routine(run: RunOutput, findings: Iterable[SavedFinding]) -> list[RoutineLine]:
-    """Merge findings of one kind: planned stops first, then what clients saw, then the rest."""
+    """Merge findings of one kind: what was done first, then what came of it, settings last."""
     groups: dict[str, list[SavedFinding]] = {}
     for one in findings:
         groups.setdefault(_kind(run, one), []).append(one)
@@ -30,16 +34,23 @@ def merge_routine(run: RunOutput, findings: Iterable[SavedFinding]) -> list[Rout
         # What a planned stop takes away is told with the stop.
         with_it = planned if kind in ("stopped", "rolling-restart", "restarted") else []
         planned = [] if with_it else planned
-        lines.append(RoutineLine(_text(kind, members), (*members, *with_it)))
+        lines.append(RoutineLine(_text(run, kind, members), (*members, *with_it)))
     if planned:
-        lines.append(RoutineLine(_text("", planned), tuple(planned)))
-    return lines
+        lines.append(RoutineLine(_text(run, "", planned), tuple(planned)))
+    return sorted(lines, key=_place)
+
+
+def _place(line: RoutineLine) -> int:
+    detector = line.findings[0].detector
+    if detector in DONE:
+        return DONE.index(detector) - len(DONE)
+    return 1 if detector in STANDING_DETECTORS else 0
 
 
 def _kind(run: RunOutput, finding: SavedFinding) -> str:
     """Name what is merged into one line."""
     if finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled":
-        return "stopped" if is_open(run, finding) else "restarted"
+        return "stopped" if is_last_stop(run, finding) else "restarted"
     if finding.detector == "offline-partitions" and not finding.is_incident:
         return "planned outages"
     if finding.detector == "stale-metadata" and finding.measures.get("verdict") == "transient":
@@ -47,9 +58,13 @@ def _kind(run: RunOutput, finding: SavedFinding) -> str:
     return finding.detector
 
 
-def _text(kind: str, members: Sequence[SavedFinding]) -> str:
+def _text(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> str:
     if kind == "stopped":
-        return f"{_brokers(members)} shut down cleanly; not restarted before the logs end"
+        told = describe_last_stops(members)
+        return f"{told[:1].upper()}{told[1:]}"
+    if kind == "restarted" and len(members) == 1 and members[0].start_ms is not None:
+        at = clock_text(members[0].start_ms, members[0].start_ms)
+        return members[0].title.replace("shut down cleanly", f"shut down cleanly at {at}", 1)
     if kind == "restarted" and len(members) > 1:
         return f"{_brokers(members)} restarted cleanly"
     if kind == "refreshes":
@@ -57,10 +72,8 @@ def _text(kind: str, members: Sequence[SavedFinding]) -> str:
         under = f"all within {duration(max(longest, 100))}" if len(members) > 1 else "at once"
         number = count(len(members), "short metadata refresh", "short metadata refreshes")
         return f"{number} by clients after a leader moved, {under}: expected"
-    if len(members) == 1:
-        return members[0].title or detector_label(members[0].detector)
-    titles = [one.title for one in members]
-    return join_names(titles, 2)
+    titles = join_names([one.title or detector_label(one.detector) for one in members], 2)
+    return f"{titles}: {lost_if(run)}" if kind == "truncation" else titles
 
 
 def _brokers(members: Sequence[SavedFinding]) -> str:

@@ -14,18 +14,20 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
-from forensics.lib.text_format import count, duration, join_names, parse_millis
+from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import client_name, short_title
 from forensics.report.headline import (
     CONSEQUENCES,
-    LOST_IF,
     NODE_STORIES,
     bounds_text,
     brokers_text,
     count_outages_without_end,
+    describe_last_stops,
     headline,
+    is_last_stop,
     loss_sentence,
+    lost_if,
     merged_findings,
     node_stories,
     often_text,
@@ -36,7 +38,9 @@ from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # The headline names as many clients.
-MAX_EFFECTS, MAX_NAMED = 3, 4
+MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
+# Two findings name the moment of one thing so close together.
+SAME_MOMENT_MS = 2000
 OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
 CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
@@ -105,6 +109,28 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     for (kind, _), members in groups.items():
         findings = [known[name] for one in members if (name := str(one.get("finding"))) in known]
         yield _trigger_sentence(kind, members, findings, run, span)
+    if triggers:
+        yield from _lost_controllers(run, span)
+
+
+def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
+    """Say that brokers were the active controller when they went, if they were."""
+    stories = node_stories(span.findings)
+    brokers = {broker for one in stories for broker in one.brokers}
+    went = sum(max(len(_times_of(one)), 1) for one in stories)
+    for one in run.findings:
+        lost = {broker_id(str(node)) for node in one.measures.get("lost_by") or ()}
+        times = one.measures.get("changes", one.measures.get("losses"))
+        is_near = one.start_ms is not None and span.start <= one.start_ms <= span.end
+        if is_near and lost and lost <= brokers and isinstance(times, int):
+            vacant = one.measures.get("vacant_s")
+            gap = (
+                f": {vacant:.1f} s without one" + " in all" * (times > 1)
+                if isinstance(vacant, int | float)
+                else ""
+            )
+            each = " each time" if times == went > 1 else f" {times_text(times)}" * (went > 1)
+            yield f"The broker that went was the active controller{each}{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -140,18 +166,71 @@ def _trigger_sentence(
     parts = []
     for index, (at, node) in enumerate(moments[:4]):
         doing = verb if not index else ""
-        again = next((one for one in repeats if _is_about(one, node)), None)
-        often = f" {often_text(again)}, first" if again else ""
+        several = [one for one in findings if one.detector != "flapping-broker"
+                   and len(_times_of(one)) > 1]  # fmt: skip
+        again = next((one for one in [*repeats, *several] if _is_about(one, node)), None)
         name = node_text(node)
-        when = clock_text(at, span.start)
-        parts.append(" ".join(f"{name} {doing}{often} at {when}".split()))
+        if again:
+            parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
+            parts[-1] += _each_time(again, kind, span)
+        else:
+            when = clock_text(at, span.start)
+            long = _length_text([*findings, *run.incidents], kind, at, node)
+            parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
         if again and again.measures.get("freezes_min"):
             cycles = again.measures.get("cycles")
-            parts[-1] += f" ({cycles} of these freezes ended the broker's session)"
+            parts[-1] += f"; {cycles} of these freezes ended the broker's session"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
     return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+
+
+def _times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
+    """Return when each freeze or absence of a finding began, and how many seconds it was."""
+    rows = finding.measures.get("times") or finding.measures.get("absences")
+    if isinstance(rows, list):
+        dated = [(parse_millis(row.get("from")), row.get("seconds")) for row in rows
+                 if isinstance(row, dict)]  # fmt: skip
+        return [(at, seconds) for at, seconds in dated if at is not None]
+    away = finding.measures.get("away_s")
+    known = isinstance(away, int | float) and finding.start_ms is not None
+    return [(finding.start_ms or 0, float(away or 0))] if known else []
+
+
+def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
+    """List when each freeze or absence was, and how long; empty where nothing is known."""
+    times = _times_of(finding)
+    listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
+    listed = times if len(times) == MAX_TIMES + 1 else listed
+    parts = []
+    for at, seconds in listed:
+        when = clock_text(at, span.start)
+        long = f"{duration(_whole(seconds))} from {when}" if seconds is not None else ""
+        parts.append(long or f"from {when} on")
+    if not parts:
+        return f", first at {clock_text(finding.start_ms or 0, span.start)}"
+    if left := len(times) - len(listed):
+        lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
+        most = f", up to {duration(_whole(max(lengths)))}" if lengths else ""
+        parts.append(f"{left} more{most}")
+    away = "down " if kind == "crash" else "out of service "
+    return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
+
+
+def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
+    """Say for how long a process was away that was lost at a moment; empty where nobody knows."""
+    for one in findings:
+        for begin, seconds in _times_of(one) if _is_about(one, node) else ():
+            if seconds is not None and abs(begin - at) <= SAME_MOMENT_MS:
+                long = duration(_whole(seconds))
+                return f" (back in service {long} later)" if kind == "crash" else f" for {long}"
+    return ""
+
+
+def _whole(seconds: float) -> int:
+    """Return whole seconds in milliseconds, where tenths say nothing."""
+    return round(seconds) * 1000 if seconds >= 2 else round(seconds * 1000)
 
 
 def _moment(at: object) -> int:
@@ -322,7 +401,17 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return lines
     lines += [*_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)]
-    return lines
+    return [*lines, *_last_stops(run)]
+
+
+def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say that brokers were shut down at the end of the logs: that is no part of the incident."""
+    stopped = [one for one in run.findings if is_last_stop(run, one)]
+    if stopped:
+        yield SummaryLine(
+            f"Not counted: {describe_last_stops(stopped)}, which somebody asked for.",
+            stopped[0].id, "Evidence",
+        )  # fmt: skip
 
 
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
@@ -349,7 +438,7 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         number, _, noun = both.rpartition(" ")
         on = count(truncated.partitions, "partition")
         yield SummaryLine(
-            f"{number} more {noun} truncated on {on} after clean failovers: {LOST_IF}."
+            f"{number} more {noun} truncated on {on} after clean failovers: {lost_if(run)}."
         )
 
 
@@ -453,8 +542,9 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked:
         most = lengths[ranked[0]]
-        long = f"up to {duration(most)}" if most >= 1000 else "less than 1 s"
-        text += f"; by their logs disconnected or retrying for {long}"
+        text += f"; by their logs disconnected or retrying for up to {duration(most)}" * (
+            most >= 1000
+        )
     yield SummaryLine(f"{text}.", "clients", "Clients")
 
 
@@ -497,6 +587,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]
+    if "gave up" in loss_sentence(run) or "given up" in loss_sentence(run):
+        said.add("undelivered-records")
     rest = [one for one in span.findings if one.detector not in said]
     # The headline names these; their titles say how each of them fared.
     first = merged_findings(run)[:MAX_NAMED]

@@ -10,7 +10,13 @@ import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
 from forensics.lib.node_ids import broker_id
-from forensics.lib.text_format import count, detector_label, join_names, parse_millis
+from forensics.lib.text_format import (
+    count,
+    detector_label,
+    duration,
+    join_names,
+    parse_millis,
+)
 from forensics.report.coverage_advice import (
     ENDING_EARLY,
     find_log_holes,
@@ -38,6 +44,8 @@ from forensics.report.summary import (
 from forensics.run_output.findings import PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding
 
+# A clock that is off by less confuses nobody who reads lines beside this page.
+WRONG_MS = 1000
 MAX_ACTIONS, MAX_UNKNOWN, MAX_CAUSES = 3, 4, 3
 # Words that a reader would have to fill in first.
 PLACEHOLDER = re.compile(
@@ -234,7 +242,23 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     others = f"; and of {count(clients, 'client')}" if clients else ""
     kinds = "brokers and controllers" if nodes["controller"] else "brokers"
     text = f"Complete: of all {kinds} that any line names ({servers}){others}."
-    return [SummaryLine(text, "coverage", "Coverage")]
+    return [SummaryLine(text, "coverage", "Coverage"), *_wrong_clocks(run)]
+
+
+def _wrong_clocks(run: RunOutput) -> list[SummaryLine]:
+    """Say whose clocks are off by seconds: their files show other times than this page."""
+    wrong = {node: off for node, off in run.clock_offsets.items() if abs(off) >= WRONG_MS}
+    if not wrong:
+        return []
+    ranked = sorted(wrong, key=lambda node: (-abs(wrong[node]), node))
+    texts = [
+        f"that of {node_text(node)} is {duration(abs(wrong[node]))} "
+        f"{'ahead' if wrong[node] > 0 else 'behind'}"
+        for node in ranked
+    ]
+    return [
+        SummaryLine(f"Clocks: {join_names(texts)}; times here are corrected.", "clocks", "Clocks")
+    ]
 
 
 def missing_nodes(run: RunOutput) -> list[SummaryLine]:

@@ -21,7 +21,7 @@ MAX_COLOURS = 8
 # Nobody leads, nothing runs; no file tells; the edge of every mark, seen on light and dark.
 NONE, LACKING, HATCH = "var(--none)", "var(--lacking)", "#8a929b"
 # No line tells: quiet in the light and in the dark.
-UNKNOWN = "var(--unknown)"
+UNKNOWN, GROUND = "var(--unknown)", "var(--ground)"
 UNCLEAN = "#d32f2f"
 # How bad it is, in colours that no broker has.
 BAD, WORSE, WORST = "#9b86cf", "#a0691f", "#c2185b"
@@ -49,8 +49,9 @@ STATE = {
     # of partitions
     "no leader": (NONE, "x"),
     # laid over other states
-    "not served": ("#ffffff", "/"),
-    "vanished": ("#ffffff", "/"),
+    "not served": (GROUND, "/"),
+    "vanished": (GROUND, "/"),
+    "disk lost": (GROUND, "-"),
 }
 # What a broker is in without its controller: under ZooKeeper nobody is fenced.
 SESSION_LOST = "session lost"
@@ -67,11 +68,12 @@ STATE_MEANINGS = {
     "unknown": "unknown (no lines)", "vacant": "vacant (no active controller)",
     "healthy": "running (no lost connection logged)",
     "stale": "retrying (leader or topic not found)",
-    "affected": "finding about a client",
+    "affected": "client with a finding (named in the bar)",
 }  # fmt: skip
 # States that are laid over others, with the colour of their lines and what they say.
 OVERLAYS = {
     "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
+    "disk lost": (WORST, "up without one of its log directories (disk lost)"),
     "vanished": (NONE, "crashed in this time (last line to first disconnect)"),
 }
 # What needs no eye to find it: all else is drawn over these.
@@ -152,7 +154,7 @@ def _tinted(colour: str, tint: int) -> str:
 
 def text_colour(colour: str) -> str:
     """Choose black or white letters for a bar of a colour, whichever is read more easily."""
-    if colour == UNKNOWN:
+    if colour in (UNKNOWN, GROUND):
         return "var(--text)"
     if colour.startswith("var("):
         return "var(--ground)"

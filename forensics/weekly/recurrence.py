@@ -16,7 +16,7 @@ from forensics.weekly.coverage_normalisation import (
 )
 from forensics.weekly.iso_week import Week
 from forensics.weekly.notes import NO_NOTES, Note, Notes
-from forensics.weekly.week_summary import FindingGroup, WeekSummary
+from forensics.weekly.week_summary import FindingGroup, WeekSummary, size_unit
 
 STATES = ("new", "seen", "worse", "recurring", "better", "resolved", "not evaluable")
 # The same trouble is never quite the same size: by less than this it is about as large.
@@ -129,9 +129,10 @@ def compare_sizes(
         return state, f"{group['severity']}, {old['severity']} in {then_name}"
     size, old_size = group["size"], old["size"]
     usual = expected_count(old_size, _coverage(old, last), _coverage(group, week))
-    text = f"{format_count(size)} against {format_count(old_size)} in {then_name}"
+    unit = size_unit(group["detector"])
+    text = f"{unit}: {format_count(size)}, in {then_name} {format_count(old_size)}"
     if usual is None:
-        return "recurring", f"{text}; too little is covered to compare"
+        return "recurring", f"{text}; too few logs to say more"
     # With fewer logs a week must not look better, nor with more logs worse.
     low, high = usual, usual
     if week.window_ms == last.window_ms:

@@ -54,6 +54,9 @@ _SIZE_MEASURES = {
 }
 
 
+_SIZE_UNITS = {"broker-restart": "seconds away", "flapping-broker": "times away"}
+
+
 class NodeSummary(TypedDict):
     """One node, and how much of the window its logs cover: in all, and day by day."""
 
@@ -331,6 +334,15 @@ def _group(signature: str, findings: Sequence[SavedFinding]) -> FindingGroup:
 
 def _count_levels(findings: Iterable[SavedFinding]) -> dict[str, int]:
     return dict(sorted(Counter(finding.severity for finding in findings).items()))
+
+
+def size_unit(detector: str) -> str:
+    """Say what the size of such a finding counts.
+
+    >>> size_unit("broker-restart"), size_unit("offline-partitions"), size_unit("config-risk")
+    ('seconds away', 'partition seconds', 'findings')
+    """
+    return _SIZE_UNITS.get(detector) or _SIZE_MEASURES.get(detector, "findings").replace("_", " ")
 
 
 def _size(finding: SavedFinding) -> float:

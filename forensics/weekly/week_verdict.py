@@ -75,10 +75,10 @@ def compare_weeks(
         levels, levels_then, covered, covered_then, then_name
     ) or _compare_signals(now, then, covered, covered_then, then_name)
     lacks = [
-        f"the logs cover {coverage} of {name}, and {need}"
-        for coverage, name, need, words in (
-            (covered, "this window", "what is missing may hide trouble", ("better", "same")),
-            (covered_then, then_name, "what is missing there may hide as much", ("worse", "same")),
+        f"logs cover only {coverage} of {name}, so trouble may be hidden there"
+        for coverage, name, words in (
+            (covered, "this window", ("better", "same")),
+            (covered_then, then_name, ("worse", "same")),
         )
         if word in words and not coverage.reaches(MIN_COVERED_SHARE)
     ]
@@ -133,12 +133,12 @@ def _compare_signals(
             words.add(word)
             title = lowercase_first(_TITLES[key])
             texts.append(f"{title} {format_count(value)} against {format_count(old)}")
-    equal, listing = f"as many findings of each level as in {then_name}", ", ".join(texts)
+    equal, listing = f"as many findings of each level as {then_name}", ", ".join(texts)
     if len(words) == 1:
         return words.pop(), f"{equal}; {listing}"
     if texts:
         return "same", f"{equal}; {listing}, which point both ways"
-    return "same", f"{equal}, and no count far from its own"
+    return "same", f"{equal}, and all counts are about the same"
 
 
 def _direction(value: float, old: float, now: WindowCoverage, then: WindowCoverage) -> str | None:

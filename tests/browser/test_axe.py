@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from forensics.report.histories import build_timelines
+from forensics.report.histories.selection import Selection
+from forensics.report.histories.timeline_page import write_page
+from forensics.run_output.reader import load_run
 from tests.browser.chromium import Tab
 from tests.browser.walking import open_all, read_through
 
@@ -45,6 +49,20 @@ def test_nothing_serious_is_wrong(tab: Tab, page: Path, scheme: str, width: int)
     tab.prefer(prefers_color_scheme=scheme)
     tab.open(page)
     read_through(tab)
+    open_all(tab)
+
+    assert bad(judged(tab)) == []
+
+
+@pytest.mark.parametrize(
+    "wanted", [Selection(topics=("metrics-firehose",)), Selection(brokers=(2,))]
+)
+def test_nothing_serious_is_wrong_with_a_timeline(
+    tab: Tab, page: Path, tmp_path: Path, wanted: Selection
+) -> None:
+    run = load_run(page.parent)
+    tab.open(write_page(run, build_timelines(run, wanted), tmp_path / "timeline.html"))
+    assert read_through(tab) > 0
     open_all(tab)
 
     assert bad(judged(tab)) == []

@@ -89,6 +89,7 @@ def test_an_empty_log_is_not_refused_and_an_empty_folder_is(tmp_path: Path) -> N
         (gzip.compress(bytes(200 << 20)), "is no Kafka log"),
         (bytes(9000), "is no Kafka log"),
     ],
+    ids=["no zip", "ten bytes of a gzip", "zeros, packed", "zeros"],
 )
 def test_what_cannot_be_read_at_all_ends_here_with_its_reason(
     packed: bytes, says: str, tmp_path: Path

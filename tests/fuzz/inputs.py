@@ -6,11 +6,14 @@ import bz2
 import gzip
 import io
 import lzma
+import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 from tests.events.support_files.test_file_kinds import DOCUMENTS as KNOWN_DOCUMENTS
+from tests.ingest import json_formats
 from tests.ingest.sample_archives import LOGS, Tree, tarred
 from tests.ingest.wrapped_logs import WRAPS
 
@@ -210,3 +213,110 @@ def disturb(random: Random, lines: list[bytes]) -> list[bytes]:
             case _:
                 lines.insert(at, random.choice(ODD_LINES) + b"\n")
     return lines
+
+
+# How stores and tools write records: JSON, CSV, XML, YAML, printed blocks.
+FORMS: dict[str, json_formats.Write] = {
+    f"{kind} {name}": write
+    for kind, forms in (
+        ("line", json_formats.LINES), ("parts", json_formats.PARTS),
+        ("printed", json_formats.PRINTED), ("document", json_formats.DOCUMENTS),
+    )
+    for name, write in forms.items()
+}  # fmt: skip
+_RECORDS = [
+    *json_formats.read_records((LOGS / "broker-1/server.log").read_text("utf-8")),
+]
+
+
+def document(random: Random) -> tuple[str, bytes]:
+    """Write some records as a store or a tool does; return the name of the form, and the text."""
+    begin = random.randrange(len(_RECORDS))
+    records = _RECORDS[begin : begin + random.randint(1, 60)]
+    name = random.choice(sorted(FORMS))
+    return name, FORMS[name](records).encode()
+
+
+# Longer documents are not read in pieces.
+MOST_SPLIT = 200_000
+# Fewer lines do not show who wrote them.
+FEW = 20
+
+
+def interleave(random: Random, files: dict[str, list[bytes]]) -> list[tuple[str, bytes]]:
+    """Shuffle the lines of files into each other, each file's in its order, with its name."""
+    left = {name: list(lines) for name, lines in files.items() if lines}
+    mixed = []
+    while left:
+        name = random.choice(sorted(left))
+        many = random.randint(1, 9)
+        mixed += [(name, line) for line in left[name][:many]]
+        left[name] = left[name][many:]
+        left = {one: lines for one, lines in left.items() if lines}
+    return mixed
+
+
+# What strftime writes of a time, and what stands there by mistake.
+_CLOCKS = (
+    "%H:%M:%S",
+    "%H:%M:%S,%f",
+    "%H:%M:%S.%f",
+    "%I:%M:%S,%f %p",
+    "%H:%M",
+    "%X",
+    "%s",
+    "24:00:00",
+)
+_DAYS = ("%Y-%m-%d", "%d/%b/%Y", "%d.%m.%Y", "%m/%d/%y", "%b %d", "%y%m%d", "", "%A, %d %B %Y",
+         "2026-13-45", "0000-00-00", "9999-12-31", "1969-12-31", "29 Feb 2027")  # fmt: skip
+_ZONES = ("", "", "Z", " UTC", "+0530", "-03:30", " +00:00", "+99:99", " CEST", " Europe/Berlin")
+
+
+def time_form(random: Random) -> str:
+    """Choose how times are written, as strftime knows it."""
+    between = random.choice((" ", "T", "  ", ":", "_", ""))
+    return random.choice(_DAYS) + between + random.choice(_CLOCKS) + random.choice(_ZONES)
+
+
+def in_time_form(random: Random, form: str) -> bytes:
+    """Write some records with times in a form, and a few with another one."""
+    begin = random.randrange(len(_RECORDS))
+    other = time_form(random)
+    parts = []
+    for one in _RECORDS[begin : begin + 60]:
+        clock = one.at.strftime(other if random.random() < 0.02 else form)
+        parts.append(f"[{clock}] {one.level} {one.message} ({one.logger})\n")
+    return "".join(parts).encode()
+
+
+_PARTS_OF_NAMES = (
+    "a", "server.log", "..", ".", "", "/", "//", "\\", "\n", "\r", "\t", "\x1b[31m", "\x00", "é",
+    "\u202e", "\udcff", "日本", "x" * 260, "!", "*", "?", "<b>", "'", '"', "$(id)", "`id`", "-rf",
+    "=1+1", "%2e%2e", "C:", "CON", " ", "broker-1", ".lock", "_RESULT.json", "2026-11-18", ":",
+    "#", "&amp;",
+)  # fmt: skip
+
+
+def name(random: Random) -> str:
+    """Make a name of what names should not hold."""
+    return "".join(random.choice(_PARTS_OF_NAMES) for _ in range(random.randint(1, 6)))
+
+
+def pack_hostile(random: Random, tree: dict[str, bytes]) -> bytes:
+    """Pack files under names that writers of archives refuse, as tar or zip."""
+    packed = io.BytesIO()
+    if random.random() < 0.5:
+        with tarfile.open(fileobj=packed, mode="w", format=random.choice((0, 1, 2))) as archive:
+            for name, content in tree.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                with suppress(ValueError):
+                    archive.addfile(member, io.BytesIO(content))
+            archive.addfile(tarfile.TarInfo("empty"))
+        return packed.getvalue()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in tree.items():
+            info = zipfile.ZipInfo("x" * len(name))
+            info.filename = name.encode("utf-8", "replace").decode()
+            archive.writestr(info, content)
+    return packed.getvalue()

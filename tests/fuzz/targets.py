@@ -16,20 +16,24 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from forensics.cli.config_file import load_config
+from forensics.cli.option_sources import configurable_options
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import assign_nodes
 from forensics.events.node_map import MappedNode, find_unused, parse_node_map
-from forensics.events.packs import load_rule_set
+from forensics.events.packs import load_rule_set, open_packs
 from forensics.events.rules import load_rules
 from forensics.ingest.compression import Decompressed
 from forensics.ingest.formats import sniff_format
 from forensics.ingest.read_limits import DamageError
-from forensics.lib.yaml_with_lines import FileText, rule_files
+from forensics.lib.yaml_with_lines import FileText, rule_files, rules_folder
 from forensics.parsing.layouts import load_layouts
 from forensics.pipeline import finish_run
+from forensics.quality.gx_runner import load_checked_expectations
 from forensics.report.page import redraw_report
 from forensics.sandbox import run_archives
 from forensics.settings import Settings
+from tests.cli.test_help import COMMANDS
 from tests.fuzz import inputs
 from tests.fuzz.invariants import (
     assert_adds_up,
@@ -241,6 +245,120 @@ def maps_are_taken_or_refused(random: Random, folder: Path) -> None:
         assert_adds_up(found)
 
 
+def documents_of_records_add_up(random: Random, folder: Path) -> None:
+    """What stores and tools write is read the same in pieces of any size, spoilt or not."""
+    name, text = inputs.document(random)
+    if is_spoilt := random.random() < 0.7:
+        text = random.choice((_spoil_text, inputs.damage))(random, text)
+    path = write(folder, {f"broker-1/{name.replace('/', ' ')}": text})
+
+    whole = _read(path)
+
+    if whole is not None and not is_spoilt and len(text) < inputs.MOST_SPLIT:
+        assert_same(whole, scan(path, split_size=random.randint(500, len(text) + 1000)))
+
+
+def interleaved_nodes_lose_nothing(random: Random, folder: Path) -> None:
+    """Lines of several nodes in one file give the facts of their own files."""
+    sources = random.sample(("broker-1/server.log", "broker-2/server.log",
+                             "controller-1/controller.log"), random.randint(2, 3))  # fmt: skip
+    files = {source: inputs.lines_of(random, source, 90) for source in sources}
+    plain = scan(write(folder / "plain", {name: b"".join(files[name]) for name in files}))
+    form = random.choice(("{} | {}", "[{}] {}", "{} kafka {}"))
+    mixed = [
+        form.format(name.partition("/")[0], line.decode().rstrip("\n")) + "\n"
+        for name, line in inputs.interleave(random, files)
+    ]
+
+    found = scan(write(folder / "mixed", {"all.log": "".join(mixed).encode()}))
+
+    assert_adds_up(found)
+    if all(len(lines) >= inputs.FEW for lines in files.values()):
+        assert_not_lost_in_silence(plain, found)
+
+
+def times_are_read_or_left_out(random: Random, folder: Path) -> None:
+    """Whatever stands where a time is looked for, no event is of an impossible one."""
+    form = inputs.time_form(random)
+    written = inputs.in_time_form(random, form)
+    path = write(folder, {"broker-1/server.log": written})
+    found = read(path)
+    times = [row["ts"] for row in found.rows if row["ts"] is not None]
+    assert all(1969 <= time.year < 2201 for time in times), (form, times[:3])
+    split = scan(path, split_size=random.randint(500, len(written) + 500))
+    assert_same(scan(path), split)
+
+
+def names_do_no_harm(random: Random, folder: Path) -> None:
+    """Whatever entries are called, all is read, and nothing is written elsewhere."""
+    tree = {inputs.name(random): b"".join(inputs.lines_of(random, source))
+            for source in random.sample(sorted(inputs.SOURCES), random.randint(1, 4))}  # fmt: skip
+    packed = inputs.pack_hostile(random, tree)
+    (folder / "logs").write_bytes(packed)
+
+    found = read(folder / "logs")
+
+    assert sorted(path.name for path in folder.iterdir()) == ["logs", "out"]
+    assert len(found.files) >= 1
+    assert all(one["file"].encode() for one in found.files)
+
+
+def saved_tables_are_read_or_refused(random: Random, folder: Path) -> None:
+    """The same for the tables alone, of which the page is drawn."""
+    out = folder / "out"
+    shutil.copytree(_saved_run(), out)
+    for name in random.sample(sorted(out.rglob("*.parquet")), random.randint(1, 3)):
+        data = name.read_bytes()
+        # The footer says what the rest is.
+        at = random.choice((0, max(0, len(data) - 2000)))
+        name.write_bytes(data[:at] + random.choice(inputs.DAMAGES)(random, data[at:]))
+    says = _refusal(lambda: redraw_report(out))
+    assert says is None or says.strip()
+
+
+def configuration_is_taken_or_refused(random: Random, folder: Path) -> None:
+    """A configuration file with random faults is taken, or refused by its name."""
+    path = folder / "kafka-forensics.yaml"
+    path.write_bytes(_spoil_text(random, _CONFIGURATION))
+    says = _refusal(lambda: load_config(path, _OPTIONS))
+    assert says is None or path.name in says, says
+
+
+def packs_are_taken_or_refused(random: Random, folder: Path) -> None:
+    """A pack with random faults in any of its files is taken, or refused by their names."""
+    pages = {
+        "pack.yaml": b"name: mine\nversion: 1.0.0\n",
+        "limits.yaml": _LIMITS.read_bytes(),
+        f"events/{(rule := random.choice(_RULES)).name}": rule.read_bytes(),
+        f"layouts/{(layout := random.choice(_LAYOUTS)).name}": layout.read_bytes(),
+    }
+    for name in random.sample(sorted(pages), random.randint(1, len(pages))):
+        pages[name] = _spoil_text(random, pages[name])
+    pack = write(folder / "pack", pages)
+
+    def load() -> None:
+        rules = load_rule_set(open_packs([pack]))
+        load_checked_expectations(rules.overlays)
+
+    says = _refusal(load)
+    assert says is None or says.strip()
+
+
+_CONFIGURATION = b"""\
+postmortem:
+  fail-on: high
+  rules:
+    - packs/mine
+  map: ["host-7/*=broker-3", "kafka-0=broker-1"]
+  split-size: 1048576
+  strict: true
+audit:
+  store: /var/lib/audits
+"""
+_OPTIONS = {call: configurable_options(one) for call, one in COMMANDS.items()}
+_LIMITS = rules_folder() / "limits.yaml"
+
+
 _PATTERN_WORDS = (
     "%d", "%p", "%m", "%c", "%n", "%t", "%X{a}", "%-5p", "%.30c{1}", "%L", "%%", "%", "{", "}", "(",
     ")", "%d{HH:mm}", "%d{", "%d{yyyy'T'MM}", "%highlight{%p}", "%notEmpty{[%t]}", "%clr(%5p)", "$",
@@ -332,5 +450,12 @@ TARGETS: dict[str, Target] = {
         documents_are_read_or_counted,
         patterns_are_taken_or_refused,
         maps_are_taken_or_refused,
+        documents_of_records_add_up,
+        interleaved_nodes_lose_nothing,
+        times_are_read_or_left_out,
+        names_do_no_harm,
+        saved_tables_are_read_or_refused,
+        configuration_is_taken_or_refused,
+        packs_are_taken_or_refused,
     )
 }

@@ -162,6 +162,27 @@ def _dated(form: str) -> Tree:
     )
 
 
+def _counted(line: str, one: Record) -> str:
+    """Write a line of syslog; its own length stands before it."""
+    framed = f"<30>1 {one.at('%Y-%m-%dT%H:%M:%S.%LZ')} host kafka 12 - - {line}"
+    return f"{len(framed.encode())} {framed}"
+
+
+def _first_lines(lines: list[bytes]) -> list[bytes]:
+    """Return two thirds of some lines, up to the beginning of a record."""
+    end = 2 * len(lines) // 3
+    while not lines[end].startswith(b"["):
+        end += 1
+    return lines[:end]
+
+
+def _last_lines(lines: list[bytes]) -> list[bytes]:
+    begin = len(lines) // 3
+    while not lines[begin].startswith(b"["):
+        begin += 1
+    return lines[begin:]
+
+
 _ISO = "%Y-%m-%dT%H:%M:%S.%LZ"
 _COMMA = "%Y-%m-%d %H:%M:%S,%L"
 
@@ -211,6 +232,65 @@ WRITTEN: dict[str, Callable[[], Tree]] = {
     ),
     "carriage returns alone": lambda: {
         name: text.replace(b"\n", b"\r") for name, text in PLAIN.items()
+    },
+    "journal, with-unit": lambda: lines_as(
+        lambda line, one: f"{one.at('%a %Y-%m-%d %H:%M:%S')} UTC host kafka.service[12]: {line}"
+    ),
+    "journal, json-pretty": lambda: lines_as(
+        lambda line, one: json.dumps(
+            {
+                "__REALTIME_TIMESTAMP": str(one.epoch_millis * 1000),
+                "SYSLOG_IDENTIFIER": "kafka",
+                "MESSAGE": line,
+            },
+            indent=8,
+        )
+    ),
+    "journal, json with arrays of bytes": lambda: lines_as(
+        lambda line, one: json.dumps(
+            {
+                "__REALTIME_TIMESTAMP": str(one.epoch_millis * 1000),
+                "MESSAGE": list(line.encode()) if one.millis % 2 else line,
+            }
+        )
+    ),
+    "syslog of RFC 5424 with octet counts": lambda: lines_as(_counted),
+    "aws logs tail": lambda: lines_as(
+        lambda line, one: f"{one.at('%Y-%m-%dT%H:%M:%S+00:00')} kafka/broker {line}"
+    ),
+    "cat -n": lambda: {
+        name: b"".join(b"%6d\t%s" % (at, line) for at, line in enumerate(lines, 1))
+        for name, lines in LINES.items()
+    },
+    "grep -H over rotations": lambda: {
+        name: b"".join(
+            b"%s.%d:%s" % (name.encode(), 2 - 3 * at // (len(lines) + 1), line)
+            for at, line in enumerate(lines)
+        )
+        for name, lines in LINES.items()
+    },
+    "output of Ansible": lambda: {
+        name: b"kafka-7 | CHANGED | rc=0 >>\n" + text for name, text in PLAIN.items()
+    },
+    "a typescript": lambda: {
+        name: b'Script started on 2026-11-18 12:00:00+00:00 [TERM="xterm"]\n$ cat server.log\r\n'
+        + text.replace(b"\n", b"\r\n")
+        + b"$ exit\r\n\nScript done on 2026-11-18 12:00:09+00:00\n"
+        for name, text in PLAIN.items()
+    },
+    "indented by two": lambda: lines_as(lambda line, _: f"  {line}"),
+    "zeros at the head": lambda: {name: bytes(300_000) + text for name, text in PLAIN.items()},
+    "a line of five megabytes at the head": lambda: {
+        name: b"x" * (5 << 20) + b"\n" + text for name, text in PLAIN.items()
+    },
+    "rotations that overlap": lambda: {
+        f"{name}{end}": b"".join(part)
+        for name, lines in LINES.items()
+        for end, part in ((".1", _first_lines(lines)), ("", _last_lines(lines)))
+    },
+    "a folder of an archive a broker": lambda: {
+        f"{name.partition('/')[0]}.tar.gz": gzip.compress(tarred({"server.log": text}))
+        for name, text in PLAIN.items()
     },
     "UTF-8 with a byte order mark": lambda: {
         name: b"\xef\xbb\xbf" + text for name, text in PLAIN.items()
@@ -310,6 +390,18 @@ WRITTEN: dict[str, Callable[[], Tree]] = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_logs_written_otherwise_give_the_same_events(name: str, plain: Run, tmp_path: Path) -> None:
     assert plain.facts() == read(write(tmp_path / "logs", WRITTEN[name]())).facts()
+
+
+def test_files_whose_names_say_nothing_are_named_by_their_lines(plain: Run, tmp_path: Path) -> None:
+    tree = {f"f{number:02}.log": text for number, text in enumerate(PLAIN.values())}
+
+    found = read(write(tmp_path / "logs", tree))
+
+    # A folder names its controller, a line only its number.
+    assert [one["node"] for one in found.files] == ["broker-1", "broker-2", "controller-3001"]
+    for row in found.rows:
+        row["node"] = row["node"].replace("controller-3001", "controller-1")
+    assert found.facts() == plain.facts()
 
 
 # What is damaged: the files that are whole are read in full, and the rest is named.

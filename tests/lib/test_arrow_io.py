@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.lib import arrow_io
-from forensics.lib.arrow_io import iter_partitions, to_batches
+from forensics.lib.arrow_io import iter_partitions, read_batches, to_batches, write_batches
 
 SCHEMA = pa.schema(
     [
@@ -59,3 +61,20 @@ def test_rows_go_into_batches_of_which_none_is_large() -> None:
 
     assert [5000, 5000, 2000] == [len(one) for one in found]
     assert row("t", 11_999, None) == found[-1].to_pylist()[-1]
+
+
+def test_many_batches_of_a_row_are_written_in_little_memory(tmp_path: Path) -> None:
+    schema = pa.schema([(f"column {number}", pa.string()) for number in range(60)])
+    begun, most, count = pa.total_allocated_bytes(), 0, 8_000
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for _ in range(count):
+            yield pa.RecordBatch.from_arrays([pa.array(["x"])] * 60, schema=schema)
+            most = max(most, pa.total_allocated_bytes() - begun)
+
+    write_batches(batches(), schema, tmp_path / "table")
+
+    # A row has 60 texts of one letter.
+    assert most < 10 * count * 60
+    assert sum(map(len, read_batches(tmp_path / "table"))) == count

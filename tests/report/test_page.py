@@ -84,6 +84,11 @@ def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
     assert html.index(when) < html.index("<table")
 
 
+def test_the_head_names_what_was_read(unclean: Path) -> None:
+    """Six pages side by side must not look alike."""
+    assert ">Kafka incident postmortem of incident.tgz \u00b7 " in draw_report(unclean).read_text()
+
+
 def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path) -> None:
     """A screen reader can walk the page: one h1, no level left out, every link has an end."""
     html = draw_report(unclean).read_text(encoding="utf-8")

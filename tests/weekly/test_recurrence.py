@@ -87,7 +87,7 @@ def test_too_few_logs_compare_with_nothing() -> None:
     )
 
     assert one.state == "recurring"
-    assert "too little is covered" in one.why
+    assert "too few logs to say more" in one.why
 
 
 def test_other_rules_count_otherwise() -> None:

@@ -14,6 +14,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     lost_its_session,
     no_quorum_absences,
+    refused_by_old_session,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.isr_changes import say_in_sync_again
@@ -81,6 +82,8 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     loop_text, loop_actions = "", list[str]()
     if tried.rows:
         loop_text, loop_actions = _describe_errors(absence.broker, tried)
+        if blocked := refused_by_old_session(context, absence.broker, tried):
+            loop_actions = [blocked]
     elif is_loop:
         loop_text, loop_actions = _describe_loop(absence.broker, starts, ends)
     if tried.by_settings and not ended:

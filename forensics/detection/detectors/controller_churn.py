@@ -36,6 +36,9 @@ def _finding(context: DetectionContext, run: Sequence[ControllerLoss]) -> Findin
     worst, times = Counter(loss.before.node for loss in run).most_common(1)[0]
     told = " ".join(loss.sentence for loss in run[:_MAX_NAMED])
     more = f" And {len(run) - _MAX_NAMED} more." if len(run) > _MAX_NAMED else ""
+    # Why a broker went is asked by its own finding.
+    went_with_brokers = all(loss.broker is not None for loss in run)
+    nodes = ", ".join(map(quote, measures["lost_by"][:_MAX_NAMED]))
     vacant = f": {measures['vacant_s']:.1f} s without one" if measures["vacant_s"] else ""
     return context.finding(
         NAME,
@@ -52,7 +55,7 @@ def _finding(context: DetectionContext, run: Sequence[ControllerLoss]) -> Findin
         + describe_waiting(measures),
         actions=[
             f"{context.commands.controller()}   # who is it now, and since which epoch?",
-            _LOOK.format(nodes=", ".join(map(quote, measures["lost_by"][:_MAX_NAMED]))),
+            *([] if went_with_brokers else [_LOOK.format(nodes=nodes)]),
         ],
         why=f"{len(run)} changes within {round((end - begin) / SECOND)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",

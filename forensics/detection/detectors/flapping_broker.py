@@ -15,12 +15,14 @@ from forensics.detection.shared.absence_causes import (
     death_reasons,
     departure_kind,
     failed_starts,
+    refused_by_old_session,
     registration_times,
 )
 from forensics.detection.shared.flapping_brokers import (
     IsrFlapping,
     find_flapping_absences,
     find_isr_flapping,
+    list_absences,
 )
 from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.detection.shared.leader_moves import rebalance_interval, rebalances_itself
@@ -104,6 +106,7 @@ def _absence_finding(
             "how": how,
             "ways": dict(sorted(ways.items())),
         }
+        | {"absences": list_absences((one.begin, one.end) for one in run)}
         | _known_causes(context, run, tried)
         | ({"freezes_min": len(run) + len(others)} if others else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
@@ -166,15 +169,19 @@ def _actions(
             if collected
             else look_at_machine(node, knows_collector=gc_logs_cover(context, spans))
         )
-    start = [_START.format(broker=broker)] if run[-1].end is None else []
+    start = []
+    if run[-1].end is None:
+        blocked = refused_by_old_session(context, broker, failed_starts(context, run[-1]))
+        before = _BEFORE if said == "crash" else ""
+        start = [blocked or _START.format(broker=broker) + before]
     reasons = _reasons(context, run)
     if said == "crash" and reasons:
         worst = max(reasons, key=lambda one: (reasons[one], one))
         look = [_ended(worst)[1].format(broker=broker)]
         start = [] if "disk" in reasons else start
     return [
-        *look,
         *start,
+        *look,
         f"{context.commands.under_replicated()}   # are all replicas on broker {broker} in sync?",
         _SPARE.format(broker=broker)
         if run[-1].end is None or not rebalances_itself(context)
@@ -313,6 +320,7 @@ _COLLECTED = (
     "(KAFKA_HEAP_OPTS), or find what fills it."
 )
 _START = "Start broker {broker} and keep it up: its replicas are missing in every ISR until then."
+_BEFORE = " First see on its host why it ended: out of memory, hs_err_pid*.log, a loss of power."
 _SPARE = (
     "Until broker {broker} is stable, do not run preferred elections: they give it back leaders "
     "that it will lose again. Do not restart other brokers until then."

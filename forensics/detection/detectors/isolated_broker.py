@@ -8,7 +8,7 @@ from itertools import groupby
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.absence_causes import unplanned_absences
-from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.flapping_brokers import find_flapping_absences, list_absences
 from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
@@ -39,19 +39,24 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     broker, begin = run[0].broker, run[0].begin
     end = run[-1].end if run[-1].end is not None else max(context.logs_end, begin)
     longest = max((one.end or context.logs_end) - one.begin for one in run) / SECOND
-    times = f" {times_text(len(run))}, up to" if len(run) > 1 else " for"
+    times = f" {times_text(len(run))}" if len(run) > 1 else ""
+    out = "out of service up to" if len(run) > 1 else "out of service for"
     whom = "the controller" if context.history.context.kraft else "ZooKeeper"
     commands = context.commands
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"Broker {broker} was cut off from {whom}{times} {longest:.1f} s",
+        f"Broker {broker} was cut off from {whom}{times}, {out} {longest:.1f} s",
         begin,
         end,
         [line for absence in run for line in absence.evidence],
         stated=False,
         brokers=[broker],
-        measures={"cuts": len(run), "longest_s": round(longest, 1)},
+        measures={
+            "cuts": len(run),
+            "longest_s": round(longest, 1),
+            "absences": list_absences((one.begin, one.end) for one in run),
+        },
         explanation=f"Broker {broker} went on running: its own log reports requests that time out,"
         f" while {whom} heard nothing from it for a whole session. Other brokers kept their"
         " sessions. Some clients and brokers may still have reached it: what producers wrote to it"

@@ -20,11 +20,11 @@ from forensics.detection.shared.process_stalls import (
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions, windows
 from forensics.lib.text_format import count, seconds_text, times_text
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "long-pause"
-_MAX_NAMED = 5
+_MAX_NAMED, _MAX_TIMES = 5, 50
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -93,9 +93,10 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     clients = [name for name in nodes if roles.get(name) == "client"]
     by_collector = stated or (not is_host and gc_logs_cover(context, spans))
     by_gc = "" if by_collector else "by a garbage collection that no log here shows, "
-    explained = (
-        _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]].format(by_gc=by_gc)
-    )
+    kind = sources.most_common(1)[0][0]
+    if kind == "jvm" and any(_DUMPED.search(text) for text in _texts(run)):
+        kind = "dump"
+    explained = _HOST if is_host else _EXPLANATIONS[kind].format(by_gc=by_gc)
     if clients and not is_host:
         explained += _REMOVED
     if fenced and not is_host:
@@ -118,6 +119,10 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
             "host": is_host,
             "ways": dict(sorted(sources.items())),
             "fenced": len(fenced),
+            "times": [
+                {"from": to_iso(stall.begin), "seconds": round(stall.duration / SECOND, 1)}
+                for stall in run[:_MAX_TIMES]
+            ],
         },
         explanation=explained,
         actions=_actions(run, sources, is_host=is_host, knows_collector=by_collector),
@@ -151,15 +156,18 @@ def _actions(
             "Nothing to do in Kafka: what followed ends by itself once the host runs.",
         ]
     if sources["jvm"] or sources["memory"]:
-        texts = [str(line.get("text") or "") for stall in run for line in stall.evidence]
-        if any(_DUMPED.search(text) for text in texts):
-            return [_DUMP]
+        if any(_DUMPED.search(text) for text in _texts(run)):
+            return [_DUMP.format(node=hosts)]
         # Older broker lines tell of a pause, too: then the GC log is still to be read.
         shown = any("gc" in str(line["file"]).rpartition("/")[2].lower()
                     for stall in run for line in stall.evidence)  # fmt: skip
         grep = f"{GREP_PAUSES}   # on {hosts}"
         return [_HEAP] if shown else [grep, _HEAP]
     return look_at_machine(hosts, knows_collector=knows_collector)
+
+
+def _texts(run: Sequence[ProcessStall]) -> list[str]:
+    return [str(line.get("text") or "") for stall in run for line in stall.evidence]
 
 
 # By the cause of a collection, or by the name of the operation that stopped the JVM.
@@ -172,9 +180,9 @@ _REMOVED = (
     "partitions to others; what it had read and not committed was handled again."
 )
 _DUMP = (
-    "A heap dump or a histogram of live objects stopped the JVM: somebody took it, or the JVM did"
-    " so itself when it ran out of memory (-XX:+HeapDumpOnOutOfMemoryError). Take them only from"
-    " a broker that leads nothing."
+    "Find out who took the heap dump, or the histogram of live objects, on {node}, or whether the "
+    "JVM did so by itself as it ran out of memory (-XX:+HeapDumpOnOutOfMemoryError). Take them only"
+    " from a broker that leads nothing."
 )
 _HEAP = (
     "If full collections are among them, give the heap room (KAFKA_HEAP_OPTS) or find what fills "
@@ -188,6 +196,9 @@ _HOST = (
 _EXPLANATIONS = {
     "jvm": "The JVM stopped all threads of the process: no request was answered, no heartbeat sent."
     " A pause longer than the session makes the cluster give a broker up.",
+    "dump": "A heap dump or a histogram of live objects stopped all threads of the JVM: no request"
+    " was answered, no heartbeat sent. A pause longer than the session makes the cluster give a"
+    " broker up.",
     "memory": "Threads waited for memory: the collector does not keep up with the load.",
     "silence": "The process neither wrote nor answered for that time and went on without a start:"
     " it was stopped {by_gc}by its disk, by its host, or by a signal.",

@@ -280,7 +280,8 @@ def _finding(context: DetectionContext, storm: _Storm) -> Finding:
         session.end,
         evidence,
         stated=storm.by_coordinator,
-        clients=sorted(storm.clients),
+        # All members are held up by it, also those that log nothing of it.
+        clients=sorted(storm.clients | {one.node for one in members if one.node}),
         measures={
             "group": storm.group,
             "rebalances": storm.rebalances,

@@ -122,6 +122,7 @@ def _finding(
             "lost_records_max": most,
             "cuts_not_looked_at": unread,
             "acks_one": exposed,
+            "acks_known": told,
         },
         explanation=(_DEEP if is_deep else plain)
         + ("" if is_clean else _OPEN)

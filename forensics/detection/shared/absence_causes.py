@@ -239,6 +239,24 @@ class FailedStarts:
         return bool(self.rows) and all(_is_about_settings(row) for row in self.rows)
 
 
+def refused_by_old_session(context: DetectionContext, broker: int, tried: FailedStarts) -> str:
+    """Say when to start a broker that ZooKeeper refused; empty if it did not.
+
+    The session of a process that was killed lasts until its time-out, and holds the broker's id.
+    """
+    if not tried.rows or "NodeExists" not in f"{tried.rows[-1]['error']} {tried.reason}":
+        return ""
+    where = (pc.field("kind") == "zookeeper_connected") & (pc.field("node") == broker_node(broker))
+    rows = context.each("events", where & pc.field("duration_ms").is_valid(), ["duration_ms"])
+    longest = max((row["duration_ms"] for row in rows), default=None)
+    known = f" ({longest / 1000:g} s here)" if longest else ""
+    return (
+        f"Start broker {broker} once the ZooKeeper session of its former process is over: its last"
+        f" start was refused (NodeExists). That is zookeeper.session.timeout.ms{known} after it"
+        f" ended; if it is refused again, another process uses broker.id={broker}."
+    )
+
+
 def _is_about_settings(row: Row) -> bool:
     # Kafka checks its settings by `require` before anything else.
     error, detail = row["error"] or "", row["detail"] or ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -12,11 +13,13 @@ from forensics.detection.shared.absence_causes import absences_of, unplanned_abs
 from forensics.detection.shared.isr_changes import Dropouts, find_dropouts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import busiest_window, sessions
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 
 _LIMITS = "flapping-broker"
 # How a broker dropped out of ISRs is shown by lines of this many partitions.
 _QUOTED_PARTITIONS, _QUOTED_LINES = 3, 40
+# So many absences of a broker are listed one by one.
+_MAX_LISTED = 50
 # The second in which a leader dropped the broker, and the leader.
 _Drop = tuple[int, int]
 
@@ -114,3 +117,14 @@ def _read_dropout_lines(
             if left and row["started_at"] is not None and begin <= row["started_at"] <= end:
                 lines += row["evidence"][:1]
     return context.read_lines(lines[:_QUOTED_LINES])
+
+
+def list_absences(spans: Iterable[tuple[int, int | None]]) -> list[dict[str, Any]]:
+    """List when a broker was away, and for how long; null where it did not come back."""
+    return [
+        {
+            "from": to_iso(begin),
+            "seconds": None if end is None else round((end - begin) / SECOND, 1),
+        }
+        for begin, end in sorted(spans, key=lambda span: span[0])[:_MAX_LISTED]
+    ]

@@ -147,7 +147,8 @@ def _has_debt(data: TimelineData) -> bool:
 
 def _draw_leaders(sheet: Sheet, row: int, grid: time_bins.Grid) -> None:
     partition_heatmap.draw_leaders(sheet, row, grid)
-    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 8))
+    # So many names fit into the height of the row.
+    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, 5))
 
 
 def _draw_debt(sheet: Sheet, row: int, data: TimelineData) -> None:
@@ -366,6 +367,7 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
     height = 18 if len(names) <= MANY_LANES else 12
     for row, name in enumerate(names):
         canvas.label(shorten_name(name), canvas.y + row * height + height - 5)
+    spans = plotly_sheet.shown_spans(lanes, (canvas.view[1] - canvas.view[0]) // SHORTEST_BAR)
     for lane in sorted(
         lanes, key=lambda one: (one.state in theme.OVERLAYS, one.state not in theme.LASTING)
     ):
@@ -375,16 +377,14 @@ def _svg_lanes(canvas: _Canvas, lanes: Sequence[LaneInterval]) -> None:
             canvas.hatch(lane.start, lane.end, y, height - 2, theme.OVERLAYS[lane.state][0])
             continue
         fill = fill or (theme.HATCH if lane.broker is None else theme.broker_colour(lane.broker))
-        is_lasting = lane.state in theme.LASTING
-        shortest = 0 if is_lasting else (canvas.view[1] - canvas.view[0]) // SHORTEST_BAR
-        end = max(lane.end, lane.start + shortest)
-        width = canvas.box(lane.start, end, y, height - 2, fill)
+        start, end = spans[lane]
+        width = canvas.box(start, end, y, height - 2, fill)
         if width and pattern:
             canvas.hatch(lane.start, lane.end, y, height - 2)
         label = plotly_sheet.lane_label(lane)
         if width > 7 * len(label) + 6 and height > 12:
             class_ = LETTERS[theme.text_colour(fill)]
-            x = max(canvas.x(lane.start), SVG_LEFT) + 4
+            x = max(canvas.x(start), SVG_LEFT) + 4
             canvas.text(label, x, y + height - 6, class_=class_)
     canvas.y += height * len(names)
 

@@ -232,7 +232,7 @@ def _doing(finding: SavedFinding) -> Markup | None:
 def _more(finding: SavedFinding) -> Markup:
     """Fold what it is about, why it fired, what was measured, and what could be wrong."""
     summary = tag("summary", "Why it fired, scope, doubts")
-    inside = (_scope(finding), _reasons(finding), _measures(finding.measures))
+    inside = (_scope(finding), _reasons(finding), _measures(finding))
     return tag("details", summary, *inside, class_="reasons-fold")
 
 
@@ -263,13 +263,14 @@ def _scope(finding: SavedFinding) -> Markup | None:
     return tag("dl", *pairs, class_="scope") if pairs else None
 
 
-def _measures(measures: Mapping[str, object]) -> Markup | None:
-    if not measures:
+def _measures(finding: SavedFinding) -> Markup | None:
+    if not finding.measures:
         return None
     rows: list[list[Child]] = [
-        [name.replace("_", " "), _value(value)] for name, value in sorted(measures.items())
+        [name.replace("_", " "), _value(value)] for name, value in sorted(finding.measures.items())
     ]
-    listing = table(["Measure", "Value"], rows, caption="Measured")
+    # A reader who lists the parts of the page hears which is which.
+    listing = table(["Measure", "Value"], rows, caption=f"Measured of {finding.id}")
     return tag("details", tag("summary", "Measured"), listing, class_="measured")
 
 

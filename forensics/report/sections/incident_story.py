@@ -14,8 +14,8 @@ from forensics.run_output.reader import RunOutput
 
 TITLE = "Causes"
 HINT = (
-    "“Cause”: Kafka must react so, the order of times is certain, and nothing else could have done "
-    "it. “Led to by”: it fits, but something of that is open."
+    "“Cause” is certain: Kafka always reacts so, it came first, and nothing else could have done "
+    "it. “Led to by” is likely: one of these three is open."
 )
 CAPTION = "What happened, by part of the incident and time"
 HEAD = ("What", "Visible as")

@@ -33,6 +33,7 @@ MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
 MAX_LANES, MAX_BARS = 4, 200
+LEADING = ("leader", "unclean leader")
 Span = tuple[int, int]
 
 
@@ -74,6 +75,7 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         brokers=[
             *merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
             *_brackets(run, {lane.name for lane in worst_brokers}),
+            *_lost_disks(run, worst_brokers),
         ],
         debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
@@ -113,6 +115,22 @@ def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
     return found[:MAX_CONTROLLER_BARS]
 
 
+def _lost_disks(run: RunOutput, lanes: Sequence[LaneInterval]) -> list[LaneInterval]:
+    """Return from when to when brokers ran on without one of their log directories.
+
+    A broker takes a directory into use again only when it is started.
+    """
+    found = []
+    for one in run.incidents:
+        for number in one.brokers if one.detector == "disk-failure" else ():
+            lane = next((lane for lane in lanes if lane.broker == number and lane.state == "up"
+                         and one.start_ms is not None and lane.start <= one.start_ms < lane.end),
+                        None)  # fmt: skip
+            if lane is not None and one.start_ms is not None:
+                found.append(replace(lane, state="disk lost", start=one.start_ms))
+    return found
+
+
 def _worst(
     lanes: list[LaneInterval], bad_states: AbstractSet[str], limit: int
 ) -> list[LaneInterval]:
@@ -129,6 +147,9 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     served = f"Not in service at some time: {join_names(away, 6)}" if away else (
         "All brokers in these logs were in service all the time"
     )  # fmt: skip
+    broken = sorted({one.name for one in data.brokers if one.state == "disk lost"}, key=natural_key)
+    if broken:
+        served += f"; without a log directory: {join_names(broken, 6)}"
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
         served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
@@ -141,7 +162,9 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
     logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
-    end = end[11:] if start[:10] == end[:10] else end
+    if start[:10] == end[:10]:
+        # The axis has the day.
+        start, end = start[11:], end[11:]
     text = "; ".join([served, *worst, *logged])
     return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
 
@@ -202,8 +225,8 @@ def _read_partition_lanes(
     hit = [row for row in groups.rows if any(name in outages for name in row.members)]
     lanes: list[LaneInterval] = []
     for row in hit[:MAX_LANES]:
-        lanes += _leaders(row, view)
         dark = {span for name in row.members for span in outages.get(name, ())}
+        lanes += _cut_at(_leaders(row, view), dark)
         # Where there was no leader at all, that says enough.
         leaderless = [(one.start, one.end) for one in row.leader_epochs if one.leader == -1]
         lanes += [
@@ -212,6 +235,17 @@ def _read_partition_lanes(
             for piece in intervals.gaps(intervals.clip(leaderless, span), span)
         ]
     return lanes
+
+
+def _cut_at(lanes: Sequence[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
+    """Cut leaders where they did not serve, so that no word stands below the hatching."""
+    for lane in lanes:
+        whole = (lane.start, lane.end)
+        dark = intervals.clip(spans, whole) if lane.state in LEADING else []
+        for start, end in intervals.gaps(dark, whole):
+            yield replace(lane, start=start, end=end)
+        for start, end in dark:
+            yield replace(lane, start=start, end=end, words=" ")
 
 
 def _read_outages(run: RunOutput, view: Span) -> dict[str, list[Span]]:
@@ -238,7 +272,8 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
         if not (epoch.start < view[1] and epoch.end > view[0]):
             continue
         last = lanes[-1] if lanes else None
-        if last and (last.broker, last.state, last.end) == (leader, state, epoch.start):
+        is_same = last and (last.broker, last.state) == (leader, state)
+        if last and is_same and epoch.start <= last.end + partition_groups.SAME_CHANGE_MS:
             # The same leader under another epoch: nothing changed for clients.
             lanes[-1] = replace(last, end=epoch.end)
         else:

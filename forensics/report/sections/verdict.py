@@ -77,7 +77,13 @@ def _clear(run: RunOutput) -> Answers:
     ]
     if len(merged) > MAX_ROUTINE:
         lines.append(SummaryLine("And more.", "findings", "Findings"))
-    return [("Routine", lines), ("Not known", list_unknown(run)), ("Logs", describe_logs(run))]
+    nothing = [SummaryLine("Nothing: no finding of level medium or higher.")]
+    return [
+        ("Do now", nothing),
+        ("Routine", lines),
+        ("Not known", list_unknown(run)),
+        ("Logs", describe_logs(run)),
+    ]
 
 
 def _cannot_tell(run: RunOutput) -> Answers:

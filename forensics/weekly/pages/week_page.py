@@ -17,7 +17,7 @@ _SECTIONS: Sequence[tuple[str, str, Callable[[WeekView], Markup]]] = (
     ("findings", "Findings", week_sections.draw_findings),
     ("trend", "Week by week", small_multiples.draw_trend),
     ("flapping", "Brokers away", week_sections.draw_absences),
-    ("nights", "Slow burn", week_sections.draw_low_isr_nights),
+    ("nights", "One replica in sync at night", week_sections.draw_low_isr_nights),
     ("hours", "Hour by hour", week_sections.draw_hours),
     ("changes", "What else changed", week_sections.draw_changes),
     ("coverage", "Coverage", week_sections.draw_coverage),

@@ -102,7 +102,13 @@ _MAX_NAMED, _MAX_ACTIONS = 3, 3
 _FINDING_HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
 _ABSENCE_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
                  "Median", "Planned", "Logs cover")  # fmt: skip
-_NIGHT_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
+_NIGHT_HEAD = (
+    "Partition",
+    "Nights of this week",
+    "So long by night",
+    "Nights of all weeks",
+    "Weeks",
+)
 _DAY_HEAD = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
              "Logs cover")  # fmt: skip
 # Of each state of findings its id on the page, its own name, title, and explanation.
@@ -112,8 +118,13 @@ _STATES = (
     ("worse", "worse", "Worse", "seen last week too, and larger now"),
     ("recurring", "recurring", "Recurring", "seen before, and about as large"),
     ("better", "better", "Better", "seen last week too, and smaller now"),
-    ("resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"),
-    ("unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"),
+    ("resolved", "resolved", "Resolved", "seen before, and not now, though logs would show it"),
+    (
+        "unknown",
+        "not evaluable",
+        "Not evaluable",
+        "seen before; too few logs to say whether it is over",
+    ),
 )
 
 
@@ -135,7 +146,8 @@ def _compared(view: WeekView) -> list[Child]:
     """Say in a chip how the week compares with the one before, and behind it why."""
     word = view.verdict.word
     chip = tag("span", compared_text(word), class_=f"badge level-{VERDICT_LEVELS[word]}")
-    about = f" {view.week.cluster}." if view.week.cluster else ""
+    cluster = view.week.cluster
+    about = f" {cluster[:1].upper()}{cluster[1:]}." if cluster else ""
     return [chip, f" {view.verdict.why[:1].upper()}{view.verdict.why[1:]}.{about}"]
 
 
@@ -226,7 +238,7 @@ def _figures(view: WeekView) -> list[Markup]:
     then = view.verdict.then
     return [
         key_figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
-        key_figure("Logs cover", percent_text(view), str(view.verdict.now) + (
+        key_figure("Logs cover", percent_text(view), f"{view.verdict.now}{_whose_hours(view)}" + (
                 f"; last week {then}" if then else "; last week is not in the store")),
         key_figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
         key_figure("New", f"{len(view.incidents('new', 'seen')):,}",
@@ -237,6 +249,13 @@ def _figures(view: WeekView) -> list[Markup]:
         key_figure("Resolved", f"{len(view.incidents('resolved')):,}",
                 f"{unknown} not evaluable" if unknown else ""),
     ]  # fmt: skip
+
+
+def _whose_hours(view: WeekView) -> str:
+    """Say why there are more hours than a week has."""
+    now = view.verdict.now
+    nodes = now.expected_ms // now.window_ms if now.window_ms else 0
+    return f", those of {nodes} brokers and controllers together" if nodes > 1 else ""
 
 
 def draw_findings(view: WeekView) -> Markup:
@@ -393,14 +412,14 @@ def draw_low_isr_nights(view: WeekView) -> Markup:
     nights = view.week.nights
     often = [row for row in nights["partitions"] if row[1] > MAX_LOW_ISR_NIGHTS]
     rule = tag("p", (
-        "Listed is who was down to one replica in sync for a minute or more in more than "
+        "Partitions that had only one replica in sync for a minute or more, in more than "
         f"{MAX_LOW_ISR_NIGHTS} of {nights['nights']} nights ({NIGHT[0]}:00 to "
-        f"{NIGHT[1] - 24:02d}:00 UTC)."
+        f"{NIGHT[1] - 24:02d}:00 UTC): one more failure, and they are gone."
     ))  # fmt: skip
     if not often:
         others = len(nights["partitions"]) + nights["left_out"]
         fewer = f" {count(others, 'partition')} in fewer nights." if others else ""
-        text = f"No partition.{fewer} The logs cover {view.week.coverage()}."
+        text = f"None that the logs show.{fewer} They cover {view.week.coverage()}."
         return join([rule, tag("p", text)])
     by_week = [{name: number for name, number, _ in week.nights["partitions"]}
                for week in view.known_weeks]  # fmt: skip
@@ -505,13 +524,20 @@ def draw_days(view: WeekView) -> Markup:
         hours = view.week.hours[24 * day : 24 * day + 24]
         known = [number for number in hours if number is not None]
         cells: list[Child] = [
-            tag("a", f"{name} {date}", href=address), incidents or "none", len(levels),
+            tag("a", f"{name} {date}", href=address),
+            # A day without logs is not a day without incidents.
+            incidents or ("none" if known else "?"), len(levels) if levels or known else "?",
             f"{sum(known):,}" if known else "?", str(_day_coverage(view, day)),
         ]  # fmt: skip
         rows.append(TableRow(
             cells, {"class_": f"level-{anchor(levels[0])}" if incidents else None}
         ))  # fmt: skip
-    return table(_DAY_HEAD, rows, caption="The days of the week", numbers=_DAY_HEAD[2:4])
+    return table(
+        _DAY_HEAD,
+        rows,
+        caption="The days of the week; ?: no logs of that day",
+        numbers=_DAY_HEAD[2:4],
+    )
 
 
 def _day_coverage(view: WeekView, day: int) -> WindowCoverage:

@@ -128,10 +128,9 @@ def short_why(view: WeekView) -> str:
     if view.before is not None and view.week.rules != view.before.rules:
         return "last week was read by other rules"
     if not verdict.now.reaches(MIN_COVERED_SHARE):
-        return f"logs cover only {percent_text(view)} of it"
-    return (
-        f"last week's logs cover only {percent(verdict.then.covered_ms, verdict.then.expected_ms)}"
-    )
+        return f"logs cover too little: {percent_text(view)}"
+    then = percent(verdict.then.covered_ms, verdict.then.expected_ms)
+    return f"last week's logs cover too little: {then}"
 
 
 def list_incident_levels(levels: dict[str, int]) -> str:

@@ -33,6 +33,11 @@ def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
         "led_again": 1,
         "how": "crash",
         "ways": {"crash": 3},
+        "absences": [
+            {"from": "1970-01-01T00:01:40.000Z", "seconds": 4.0},
+            {"from": "1970-01-01T00:03:20.000Z", "seconds": 6.0},
+            {"from": "1970-01-01T00:05:00.000Z", "seconds": 9.0},
+        ],
     }
     assert found.title == "Broker 2 crashed 3 times, down 6 s each (median)"
     assert "1 partition got other leaders, and broker 2 led 1 of them again" in found.explanation

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.report import theme
+from forensics.report import plotly_sheet, theme
 from forensics.report.incident_span import incident_span
-from forensics.report.lane_intervals import read_client_lanes
+from forensics.report.lane_intervals import LaneInterval, read_client_lanes, read_lanes
 from forensics.report.plotly_sheet import incident_bands
 from forensics.report.sections import timeline
 from forensics.run_output.findings import write_findings
@@ -178,6 +178,54 @@ def test_clients_are_drawn_as_their_logs_tell(tmp_path: Path) -> None:
         ("healthy", 0, 30_000), ("Record too large", 30_000, 50_000), ("healthy", 50_000, END),
     ]  # fmt: skip
     assert [words for words, *_ in told["x/y.log"]] == ["unknown", "Record too large", "unknown"]
+
+
+def test_a_broker_whose_start_failed_is_not_called_stopped(tmp_path: Path) -> None:
+    """Its host or somebody started it, and it ended by itself: nobody stopped it."""
+    draw(
+        tmp_path,
+        lane("broker-1", "up", 0, 50_000), lane("broker-1", "stopped", 50_000, 60_000),
+        lane("broker-1", "starting", 60_000, 65_000), lane("broker-1", "stopped", 65_000, END),
+    )  # fmt: skip
+    lanes = read_lanes(load_run(tmp_path), "broker")
+
+    assert [lane.words or lane.state for lane in lanes] == [
+        "up", "stopped", "starting", "start failed",
+    ]  # fmt: skip
+
+
+def test_no_word_stands_below_the_hatching() -> None:
+    """A leader that did not serve is cut out of its bar; one of several epochs is one bar."""
+    lanes = [LaneInterval("a-0", 1, "leader", 0, 90), LaneInterval("a-0", 2, "leader", 90, 100)]
+    cut = list(timeline._cut_at(lanes, {(40, 60)}))
+
+    assert [(one.broker, one.start, one.end, plotly_sheet.lane_label(one)) for one in cut] == [
+        (1, 0, 40, "led by 1"), (1, 60, 90, "led by 1"), (1, 40, 60, " "), (2, 90, 100, "led by 2"),
+    ]  # fmt: skip
+
+
+def test_a_broker_that_lost_a_disk_is_not_drawn_as_whole(tmp_path: Path) -> None:
+    """It serves the rest, until it is started anew."""
+    lost = finding("F-1", "disk-failure", "high", brokers=[2], **{"from": iso(60_000)})
+    html = draw(
+        tmp_path, lane("broker-2", "up", 0, 100_000), lane("broker-2", "stopped", 100_000, 110_000),
+        lane("broker-2", "up", 110_000, END), findings=[lost],
+    )  # fmt: skip
+
+    assert "; without a log directory: broker 2" in html
+    assert "up without one of its log directories (disk lost)</li>" in html
+    run = load_run(tmp_path)
+    pieces = timeline._lost_disks(run, read_lanes(run, "broker"))
+    assert [(one.start - START, one.end - START) for one in pieces] == [(60_000, 100_000)]
+
+
+def test_a_moment_of_trouble_hides_no_word_of_what_follows() -> None:
+    lanes = [
+        LaneInterval("app", None, state, start, end)
+        for state, start, end in (("healthy", 0, 50), ("stale", 50, 50), ("healthy", 50, 100))
+    ]
+
+    assert list(plotly_sheet.shown_spans(lanes, 4).values()) == [(0, 50), (50, 54), (54, 100)]
 
 
 def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:

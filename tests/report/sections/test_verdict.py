@@ -94,7 +94,10 @@ def test_why_names_the_triggers_in_order_and_the_guardrail(unclean: Path) -> Non
     found = [election, crashed("F-2", 2, 45_000), crashed("F-3", 1, 59_000), risk]
     says = draw(unclean, *found, trigger=[trigger("F-2", 2, 45_000), trigger("F-3", 1, 59_000)])
 
-    assert "Broker 2 crashed at 11:38:25 and broker 1 at 11:38:39; the logs do not say why." in says
+    assert (
+        "Broker 2 crashed at 11:38:25 (back in service 9 s later) and broker 1 at 11:38:39 (back "
+        "in service 9 s later); the logs do not say why."
+    ) in says
     assert (
         "metrics-firehose allows unclean elections ( unclean.leader.election.enable=true ), so"
         in says
@@ -203,10 +206,27 @@ def test_a_clear_day_tells_what_was_routine_and_nothing_else(quiet: Path) -> Non
     assert says.startswith(
         "clear No incident in these logs 2026-11-18 11:37:40 \u2013 11:40:10 UTC;"
     )
-    assert "Broker 2 was shut down cleanly; back in service 23 s later." in says
+    assert "Broker 2 was shut down cleanly at 11:38:48; back in service 23 s later." in says
     assert "2 short metadata refreshes by clients after a leader moved, all within 600 ms" in says
-    assert "Do now" not in says
+    assert "Do now Nothing: no finding of level medium or higher." in says
     assert "Impact" not in says
+
+
+def test_what_was_done_comes_before_what_came_of_it_and_settings_last(quiet: Path) -> None:
+    stops = [
+        finding(f"F-{number}", "broker-restart", "info", brokers=[number], to=None,
+                measures={"kind": "controlled"}, **{"from": iso(140_000)})
+        for number in (1, 2)
+    ]  # fmt: skip
+    cut = finding("F-3", "truncation", "low", title="6 records truncated after a clean failover")
+    setting = finding("F-4", "config-risk", "info", title="1 setting could be safer")
+    says = draw(quiet, setting, cut, *stops, verdict_="clear")
+
+    assert re.search(
+        r"Routine Brokers 1 and 2 were shut down cleanly at 11:40:00, and not started again after "
+        r"that\..*6 records truncated after a clean failover: lost only if written with acks=1 and "
+        r"not resent\..*1 setting could be safer\.", says,
+    )  # fmt: skip
 
 
 def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
@@ -311,6 +331,19 @@ def test_every_client_that_the_headline_names_is_explained_below(unclean: Path) 
     assert "4 consumers lost their positions: a, b, c, d" in says
     assert "a, b: it was away too long. c: somebody did it. d: its group had expired." in says
     assert [f"{name} lost its position." in says for name in "abcd"] == [True] * 4
+
+
+def test_records_that_were_given_up_are_told_once(unclean: Path) -> None:
+    """The line of data loss has their numbers."""
+    found = [
+        finding("F-1", "unreachable-listener", "medium", clients=["a"], title="a cannot reach it"),
+        finding("F-2", "undelivered-records", "medium", clients=["a"],
+                title="a gave up at least 75 records", measures={"records_min": 75}),
+    ]  # fmt: skip
+    save(unclean, "files", [file("broker-1", "server")])
+    says = draw(unclean, *found)
+
+    assert says.count("gave up at least 75 records") == 1
 
 
 def test_one_thing_to_do_for_several_clients_is_one_action(unclean: Path) -> None:

@@ -48,7 +48,8 @@ def test_the_verdict_is_the_word_the_coverage_and_the_numbers(pages: dict[str, P
     assert "high New: flapping-broker of broker 2 worse than last week 1 high find" in worse
     assert "Logs cover 86 % 433.4 of 504 h" in worse
     assert "cannot be compared with last week" in unknown
-    assert "the logs cover 399.8 of 504 h of this window" in unknown
+    assert "logs cover only 399.8 of 504 h of this window, so trouble may be hidden" in unknown
+    assert "399.8 of 504 h, those of 3 brokers and controllers together" in unknown
 
 
 def test_the_first_words_are_the_worst_new_finding_and_what_to_do(tmp_path: Path) -> None:
@@ -198,6 +199,15 @@ def test_days_lead_to_the_days_of_the_postmortem(pages: dict[str, Path]) -> None
     assert 'href="report.html#t/2026-11-16T00:00:00Z..2026-11-17T00:00:00Z"' in source
     assert 'href="report.html#t/2026-11-22T00:00:00Z..2026-11-23T00:00:00Z"' in source
     assert "Mon 2026-11-16 2 high, 1 medium 5" in section_text(pages[LAST], "days")
+
+
+def test_a_day_without_logs_is_not_a_day_without_incidents(tmp_path: Path) -> None:
+    hours: list[int | None] = [0] * 24 + [None] * 144
+    page = draw_store(tmp_path, [make_week("2026-W46", covered=0.1, hours=hours)], Notes())
+    days = section_text(page["2026-W46"], "days")
+
+    assert "Mon 2026-11-09 none 0 0" in days
+    assert "Tue 2026-11-10 ? ? ?" in days
 
 
 def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
