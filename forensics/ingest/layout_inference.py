@@ -15,11 +15,11 @@ from functools import partial
 
 from forensics.ingest.inferred_layout import found_layout
 from forensics.ingest.level_formats import LEVEL, find_levels
-from forensics.ingest.logger_names import PLACE, find_loggers, holds_logger
+from forensics.ingest.logger_names import LINE, PLACE, SUFFIX, find_loggers, holds_logger
 from forensics.ingest.message_columns import MESSAGE, LinePattern, MessageStarts
 from forensics.ingest.separator_patterns import gap_form, gap_parts, gap_tokens
 from forensics.ingest.time_formats import TimeForm, choose_order, find_times, form_of
-from forensics.ingest.wrappers import Wrapper, found_end, found_prefix
+from forensics.ingest.wrappers import ESCAPED_END, Wrapper, found_end, found_prefix
 
 # A head is looked for in so much of a line.
 _REACH = 400
@@ -31,13 +31,17 @@ _NEAR, _CLOSE = 160, 8
 _OPENERS = re.compile(r"[\[(<{]*$")
 _METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + PLACE
 _PLACE_AT, _METHOD_AT = re.compile(PLACE), re.compile(_METHOD)
+_OF_FILE = re.compile(SUFFIX).match
 _SEPARATOR = re.compile(r"[ \t]*[\])}>|:;,\"'-]*[ \t]*")
 _BEFORE_TAIL = re.compile(r"\"?\s+\w+[=:]\s*\"?$|[\s(\[{<|:,\"'=-]+$")
 _LOGGER = r"[\w.$-]+"
 _DOTTED = r"[\w$-]+(?:\.[\w$-]+)+"
 _CLASS = r"(?:[\w$-]+\.)*[A-Z][\w$-]*"
 # What follows the quote around a line is no longer.
-_LONGEST_TAIL = 40
+_LONGEST_TAIL, _MAX_QUOTES = 200, 12
+_COUNT = re.compile("[0-9]+")
+# A sign that ends lines, and so much of a line's end is looked at.
+_SIGN, _END_REACH = re.compile(r"[^\w\s()\[\]{}.,:;\"'=-]"), 12
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 # A name that stands where loggers do has so little before or behind it.
 _EDGE = 2
@@ -176,6 +180,8 @@ def find_ending(
     """
     if len(lines) < _FEW_LINES or len(below) < _FEW_LINES:
         return None
+    if (sign := _shared_sign(lines, below)) is not None:
+        return sign
     cut = [gap_tokens(_TIMES.sub("\0", line.rstrip()))[::-1] for line in (*lines, *below)]
     size = 0
     while size < _MAX_ENDING:
@@ -196,6 +202,25 @@ def find_ending(
     if len(form) < 2 or count < _ALIKE * len(cut):
         return None
     return _write_ending([parts for parts in split if tuple(parts[::2]) == form])
+
+
+def _shared_sign(lines: Sequence[str], below: Sequence[str]) -> Wrapper | None:
+    """Find a sign that ends nearly all lines, such as that of a line break."""
+    found = ""
+    some = [[line.rstrip("\r\n") for line in one] for one in (lines, below)]
+    for size in range(1, _END_REACH + 1):
+        ends = [Counter(line[-size:] for line in one).most_common(1)[0] for one in some]
+        if ends[0][0] != ends[1][0] or any(
+            count < _ALIKE * len(one) for (_, count), one in zip(ends, some, strict=True)
+        ):
+            break
+        found = ends[0][0]
+    sign = _SIGN.search(found)
+    # What stands in quotes is unescaped, too.
+    if sign is None or '"' in found or "'" in found:
+        return None
+    blank = r"[ \t]*" if found[: sign.start()].endswith((" ", "\t")) else ""
+    return found_end(found[sign.start() :], blank + re.escape(found[sign.start() :]))
 
 
 def _write_ending(split: Sequence[Sequence[str]]) -> Wrapper:
@@ -219,23 +244,33 @@ def _write_ending(split: Sequence[Sequence[str]]) -> Wrapper:
 def _shared_end(lines: Sequence[str], quote: str) -> tuple[str, str] | None:
     """Return what closes the quote that nearly all lines begin with, and the pattern of it.
 
-    A line break may be escaped before it, and counts may follow.
+    A line break may be escaped before it; counts may follow, or other texts that are always so.
     """
-    tails: dict[tuple[str, ...], list[str]] = {}
-    for line in lines:
-        tail = line.rstrip()[line.rstrip().rfind(quote) + 1 :]
-        if quote in line and len(tail) <= _LONGEST_TAIL:
-            tails.setdefault(gap_form(tail.rstrip(",")), []).append(tail)
-    some = max(tails.values(), key=len, default=[])
-    if len(some) <= _SHARE * len(lines):
+    lines = [line.rstrip() for line in lines]
+    tails = lines
+    found: list[str] = []
+    for _ in range(_MAX_QUOTES):
+        # One quote further to the left: from there on nearly all lines must end alike.
+        begins = [
+            line.rfind(quote, 0, len(line) - len(tail) + (tail is line) * len(line))
+            for line, tail in zip(lines, tails, strict=True)
+        ]
+        tails = [line[at:] if at >= 0 else line for line, at in zip(lines, begins, strict=True)]
+        forms = Counter(gap_form(_COUNT.sub("0", tail.rstrip(","))) for tail in tails)
+        literal = Counter(_COUNT.sub("0", tail.rstrip(",")) for tail in tails)
+        most = max((forms if not found else literal).values())
+        if most <= _SHARE * len(lines):
+            break
+        best = max(literal, key=lambda tail: (literal[tail], tail))
+        found = [tail for tail in tails if _COUNT.sub("0", tail.rstrip(",")) == best]
+    if not found or len(found[0]) > _LONGEST_TAIL:
         return None
     # Nothing stands behind the last item of a list.
-    listed = any(tail.endswith(",") for tail in some)
-    parts = gap_parts([tail.rstrip(",") for tail in some])
-    if any(part.kind == "loose" for part in parts):
-        return None
-    ended = sum(f"\\n{quote}" in line[-_LONGEST_TAIL:] for line in lines) > _SHARE * len(lines)
-    front = r"(?:\\r)?(?:\\n)?" if ended else ""
+    listed = any(tail.endswith(",") for tail in found)
+    parts = gap_parts([tail[1:].rstrip(",") for tail in found])
+    size = len(found[0]) + 2
+    ended = sum(f"\\n{quote}" in line[-size:] for line in lines) > _SHARE * len(lines)
+    front = ESCAPED_END if ended else ""
     pattern = front + re.escape(quote) + "".join(part.pattern for part in parts)
     shown = quote + "".join(part.shown for part in parts)
     return shown + "," * listed, pattern + ",?" * listed
@@ -353,7 +388,7 @@ def _read_head(
             split = _split_logger(fronts, loggers, head.rests())
             if split:
                 prefix.add_named(gap_parts(split[0]))
-                _add_logger(pattern, split[2])
+                _add_logger(pattern, split)
                 pattern.add_parts(gap_parts(split[1]))
             else:
                 prefix.add_named(gap_parts(fronts))
@@ -362,7 +397,7 @@ def _read_head(
             split = None if pattern.has_logger else _split_logger(gaps, loggers, head.rests())
             if split:
                 pattern.add_parts(gap_parts(split[0], all_fit=True))
-                _add_logger(pattern, split[2])
+                _add_logger(pattern, split)
                 pattern.add_parts(gap_parts(split[1]))
             else:
                 pattern.add_parts(gap_parts(gaps, all_fit=True))
@@ -384,8 +419,8 @@ def _shown_time(text: str) -> str:
 
 def _split_logger(
     gaps: Sequence[str], loggers: Collection[str], rests: Sequence[str]
-) -> tuple[list[str], list[str], bool] | None:
-    """Split gaps at the logger in them, if enough have one; True if all names have dots.
+) -> tuple[list[str], list[str], str] | None:
+    """Split gaps at the logger in them, if enough have one; the last value is its pattern.
 
     A name that is the same in all lines is none if what follows has names that differ.
     """
@@ -414,12 +449,17 @@ def _split_logger(
         for gap in gaps
         if (split := [(gap[:a], gap[b:], name) for a, b, name in find_loggers(gap, loggers)])
     ]
-    afters = [after[_PLACE_AT.match(after).end() :] for _, after, _ in best]  # type: ignore[union-attr]
-    return [before for before, _, _ in best], afters, all("." in one for _, _, one in best)
+    places = [_PLACE_AT.match(after)[0] for _, after, _ in best]  # type: ignore[index]
+    afters = [after[len(place) :] for (_, after, _), place in zip(best, places, strict=True)]
+    logger = _DOTTED if all("." in one for _, _, one in best) else _LOGGER
+    # Where all loggers are files, the name must not take the suffix.
+    source = rf"(?P<logger>{logger}?){SUFFIX}" if all(map(_OF_FILE, places)) else ""
+    source = source or rf"(?P<logger>{logger})(?:{SUFFIX})?"
+    return [before for before, _, _ in best], afters, source
 
 
-def _add_logger(pattern: LinePattern, dotted: bool) -> None:
-    pattern.add(f"(?P<logger>{_DOTTED if dotted else _LOGGER}){PLACE}", "%c")
+def _add_logger(pattern: LinePattern, split: tuple[list[str], list[str], str]) -> None:
+    pattern.add(f"{split[2]}{LINE}", "%c")
     pattern.has_logger = True
 
 
@@ -479,7 +519,7 @@ def _read_known(
         return None
     found.add_parts(before)
     if split:
-        _add_logger(found, split[2])
+        _add_logger(found, split)
     found.add_parts(after)
     fits = [match.end() for rest in rests if (match := re.match(found.source, rest))]
     if len(fits) < _NEARLY_ALL * len(rests):
@@ -503,6 +543,7 @@ def _read_known(
 def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, str | None, str]:
     """Find a logger at the end of records: its share, and what is put for it."""
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    of_files = True
     for rest in rests:
         tokens = find_loggers(rest, loggers, max(0, len(rest) - 2 * _MAX_TAIL))
         if tokens:
@@ -512,6 +553,7 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
             if ahead and len(after) <= _MAX_TAIL:
                 shape = re.sub(r"[\w.| -]+", "x", after)
                 found.setdefault((ahead[0].strip(), shape), []).append((name, after))
+                of_files &= _OF_FILE(rest, end) is not None
     if not found:
         return 0.0, None, ""
     (before, _), ends = max(found.items(), key=lambda item: (len(item[1]), item[0]))
@@ -525,7 +567,9 @@ def _find_tail(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, s
     parts = gap_parts([after.rstrip() for after in alike], all_fit=True)
     blank = r"[ \t]*" if before else r"[ \t]+"
     behind = "".join(part.pattern for part in parts)
-    tail = rf"{blank}{re.escape(before)}[ \t]*({logger}){PLACE}{behind}[ \t]*$"
+    # Where all loggers are files, the name must not take the suffix.
+    logger, place = (f"{logger}?", f"{SUFFIX}{LINE}") if of_files else (logger, PLACE)
+    tail = rf"{blank}{re.escape(before)}[ \t]*({logger}){place}{behind}[ \t]*$"
     return share, tail, f" {before}%c" + "".join(part.shown for part in parts)
 
 

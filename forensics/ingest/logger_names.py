@@ -6,9 +6,11 @@ import re
 from collections.abc import Collection
 
 # What may follow a logger: a suffix of its file, and a line in it.
-PLACE = r"(?:\.(?:java|scala|kt|py|go))?(?:[:@](?:[0-9]+|%L|\?))?"
+SUFFIX = r"\.(?:java|scala|kt|py|go|rs|cc|cpp|cs|js|ts|rb|php)\b"
+LINE = r"(?:[:@](?:[0-9]+|%L|\?))?"
+PLACE = rf"(?:{SUFFIX})?{LINE}"
 _TOKEN = re.compile(r"[A-Za-z_][\w$]*(?:[.][\w$-]+)*(?:-[\w$]+)*")
-_SOURCES = (".scala", ".java", ".kt", ".py", ".go")
+_SOURCE = re.compile(rf"{SUFFIX}$")
 _PACKAGES = ("kafka.", "org.apache.kafka.", "o.a.k.")
 
 
@@ -31,9 +33,7 @@ def find_loggers(
     """Find the names of loggers in a text: begin, end, name."""
     found = []
     for match in _TOKEN.finditer(text, begin, len(text) if end is None else end):
-        name = match[0]
-        for suffix in _SOURCES:
-            name = name.removesuffix(suffix)
+        name = _SOURCE.sub("", match[0])
         if not is_logger(name, loggers) and is_logger(name.rpartition(".")[0], loggers):
             # A method stands behind its class.
             name = name.rpartition(".")[0]

@@ -120,13 +120,14 @@ _BY_ID = {form.id: form for form in _FORMS}
 # What a time holds, whatever its form: a clock, a date and a clock without separators, seconds.
 TIME_HINT = (
     r"[0-9]:[0-9]{2}:[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}[ .,]|\b1[0-9]{9}"
-    r"|\b20[0-9]{6}[T _-]?[0-9]{6}"
+    r"|\b[TDIWEFVC]?20[0-9]{6}[T _-]?[0-9]{2}:?[0-9]{2}"
 )
 _FINDER = re.compile(
     r"(?<![0-9A-Za-z:])(?:"
     + "|".join(f"(?P<f{at}>{form.unnamed})" for at, form in enumerate(_FORMS))
     + r")(?![0-9A-Za-z])|(?<=\b[TDIWEFVC])"
-    + f"(?P<f{len(_FORMS)}>{_BY_ID['no-year'].unnamed})"
+    + f"(?:(?P<f{len(_FORMS)}>{_BY_ID['no-year'].unnamed})"
+    + f"|(?P<f{len(_FORMS) + 1}>{_BY_ID['compact'].unnamed}))"
 )
 _DAY_IN_NAME = re.compile(
     r"(?<![0-9])(20[0-9]{2})[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12][0-9]|3[01])(?:[0-9]{2})?(?![0-9])"
@@ -169,7 +170,7 @@ def find_times(line: str) -> Iterator[FoundTime]:
     """
     for match in _FINDER.finditer(line):
         number = int((match.lastgroup or "f0")[1:])
-        form = _FORMS[number] if number < len(_FORMS) else _BY_ID["no-year"]
+        form = (*_FORMS, _BY_ID["no-year"], _BY_ID["compact"])[number]
         yield FoundTime(form.id, match.start(), match.end())
 
 

@@ -7,6 +7,7 @@ says which collector does what.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +77,8 @@ _TYPES = {
     "gap": " ?",
     "writer": r"[^\x01\n]*",
 }
+# A line break that is escaped before the quote that closes a line.
+ESCAPED_END = r"(?:\\r)?(?:\\n)?"
 # The fields that all wrappers have in common.
 _Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
 _WAYS = ("match", "json", "pairs", "remove", "pattern")
@@ -210,16 +213,35 @@ class FoundEnd(Wrapper):
         lines = pc.replace_substring_regex(before, self.pattern, r"\1")
         data, bounds = to_buffer(lines)
         carried = np.diff(bounds) < np.diff(texts.bounds)
-        if self.id.startswith('"'):
+        if self.id.startswith('"') or self.pattern.startswith(ESCAPED_END):
             # The strings of JSON have escapes.
             data, bounds = unescape(data, bounds, carried)
         elif self.id.startswith("'"):
             data, bounds = to_buffer(pc.replace_substring(lines, "''", "'"))
+        elif self.id.startswith("<"):
+            data, bounds = to_buffer(_undo_references(lines))
+        elif self.id.endswith("$"):
+            # `cat -A` and `sed -n l` show tabs, and where lines end.
+            data, bounds = to_buffer(pc.replace_substring_regex(lines, r"\^I|^\\t", "\t"))
         origins = texts.origins
         if origins is None and self.named is not None:
             origins = pc.extract_regex(before, self.named).field("origin")
             origins = pc.binary_join_element_wise(GUESSED.encode(), origins, b"")
         return replace(texts, data=data, bounds=bounds, carried=carried, origins=origins)
+
+
+def _undo_references(lines: pa.Array) -> pa.Array:
+    """Undo the references to characters in lines of HTML."""
+    rows = np.flatnonzero(pc.match_substring(lines, "&").to_numpy(zero_copy_only=False))
+    mask = np.zeros(len(lines), np.bool_)
+    mask[rows] = True
+    plain = [
+        html.unescape(one.decode("utf-8", "surrogateescape"))
+        .replace("\xa0", " ")
+        .encode("utf-8", "surrogateescape")
+        for one in lines.take(pa.array(rows)).to_pylist()
+    ]
+    return pc.replace_with_mask(lines, pa.array(mask), pa.array(plain, pa.binary()))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from forensics.lib.node_ids import whole_client
-from forensics.lib.text_format import count, detector_label, join_names, pluralize, span_text
+from forensics.lib.text_format import (
+    count,
+    detector_label,
+    join_names,
+    parse_millis,
+    pluralize,
+    span_text,
+)
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -100,6 +107,30 @@ def is_open(run: RunOutput, finding: SavedFinding) -> bool:
     """Return True if the logs end before the finding does."""
     last = run.logs_end
     return finding.end_ms is None or (last is not None and finding.end_ms >= last)
+
+
+def times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
+    """Return when each freeze or absence of a finding began, and how many seconds it was."""
+    rows = finding.measures.get("times") or finding.measures.get("absences")
+    if isinstance(rows, list):
+        dated = [
+            (parse_millis(row.get("from")), row.get("seconds"))
+            for row in rows
+            if isinstance(row, dict)
+        ]
+        return [(at, seconds) for at, seconds in dated if at is not None]
+    away = finding.measures.get("away_s")
+    known = isinstance(away, int | float) and finding.start_ms is not None
+    return [(finding.start_ms or 0, float(away or 0))] if known else []
+
+
+def whole_seconds(seconds: float) -> int:
+    """Return whole seconds in milliseconds, where tenths say nothing.
+
+    >>> whole_seconds(14.04), whole_seconds(1.25)
+    (14000, 1250)
+    """
+    return round(seconds) * 1000 if seconds >= 2 else round(seconds * 1000)
 
 
 def finding_period(run: RunOutput, finding: SavedFinding) -> str:

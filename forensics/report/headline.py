@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.dataset as ds
 
@@ -443,10 +444,13 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     impact = run.document.get("impact") or {}
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        longer = count_outages_without_end(run)
-        long = (
-            f", {longer} of them for longer than {longest}" if longer else f" for up to {longest}"
-        )
+        ends = outages_without_end(run)
+        long = f" for up to {longest}"
+        if ends.longest is not None:
+            worst = max(ends.longest, round(1000 * (impact.get("longest_s") or 0)))
+            long = f" for up to {duration(worst)}"
+        elif ends.partitions:
+            long = f", {ends.partitions} of them for longer than {longest}"
         yield f"{count(hit, 'partition')} unavailable{long}"
     for one in findings:
         changes = one.measures.get("changes")
@@ -461,20 +465,54 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         yield f"{bounds_text(0, most)} lost"
 
 
-def count_outages_without_end(run: RunOutput) -> int:
-    """Count the partitions that lost their leader, and of which no line says when it was back."""
+@dataclass(frozen=True)
+class OpenEnds:
+    """Partitions that lost their leader, and of which no line tells the moment it was back."""
+
+    partitions: int
+    # by when all of them were led again, as lines of their leaders say, and the longest until then
+    latest: int | None = None
+    longest: int | None = None
+
+
+def outages_without_end(run: RunOutput) -> OpenEnds:
+    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
     span = incident_span(run)
+    columns = ("topic", "partition", "leader_epoch", "started_at")
     where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
-    rows = run.rows("leadership", ("topic", "partition", "started_at"), where) if span else ()
-    return len(
-        {
-            (row["topic"], row["partition"])
-            for row in rows
-            if span
-            and row["started_at"] is not None
-            and span.start <= row["started_at"] <= span.end
-        }
-    )
+    lost = {
+        (row["topic"], row["partition"]): row
+        for row in (run.rows("leadership", columns, where) if span else ())
+        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
+    }
+    led = _led_again(run, {key: row["leader_epoch"] for key, row in lost.items()}) if lost else {}
+    if not lost or set(led) != set(lost):
+        return OpenEnds(len(lost))
+    begins: dict[tuple[str, int], int] = {}
+    for row in run.rows("outages", ("topic", "partition", "started_at"), ~ds.field("planned")):
+        key = row["topic"], row["partition"]
+        if key in led and row["started_at"] is not None and row["started_at"] <= led[key]:
+            begins[key] = max(row["started_at"], begins.get(key, row["started_at"]))
+    longest = max(at - begins.get(key, int(lost[key]["started_at"])) for key, at in led.items())
+    return OpenEnds(len(lost), max(led.values()), longest)
+
+
+def _led_again(
+    run: RunOutput, epochs: Mapping[tuple[str, int], int | None]
+) -> dict[tuple[str, int], int]:
+    """Return when the leader of the next epoch of each partition said that it leads it."""
+    topics = ds.field("topic").isin(sorted({topic for topic, _ in epochs}))
+    where = topics & (ds.field("kind") == "partition_state") & (ds.field("leader") >= 0)
+    columns = ("topic", "partition", "leader", "leader_epoch", "broker", "node", "ts")
+    found: dict[tuple[str, int], int] = {}
+    for row in run.rows("events", columns, where):
+        key = row["topic"], row["partition"]
+        epoch = epochs.get(key)
+        is_own = row["broker"] == row["leader"] and row["ts"] is not None
+        if is_own and epoch is not None and row["leader_epoch"] == epoch + 1:
+            at = run.correct_time(row["node"], row["ts"])
+            found[key] = min(at, found.get(key, at))
+    return found
 
 
 def open_causes(run: RunOutput) -> list[str]:

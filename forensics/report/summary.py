@@ -16,13 +16,12 @@ import pyarrow.dataset as ds
 from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
 from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
-from forensics.report.finding_text import client_name, short_title
+from forensics.report.finding_text import client_name, short_title, times_of, whole_seconds
 from forensics.report.headline import (
     CONSEQUENCES,
     NODE_STORIES,
     bounds_text,
     brokers_text,
-    count_outages_without_end,
     describe_last_stops,
     headline,
     is_last_stop,
@@ -31,6 +30,7 @@ from forensics.report.headline import (
     merged_findings,
     node_stories,
     often_text,
+    outages_without_end,
     story_names,
 )
 from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
@@ -117,7 +117,7 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
     stories = node_stories(span.findings)
     brokers = {broker for one in stories for broker in one.brokers}
-    went = sum(max(len(_times_of(one)), 1) for one in stories)
+    went = sum(max(len(times_of(one)), 1) for one in stories)
     for one in run.findings:
         lost = {broker_id(str(node)) for node in one.measures.get("lost_by") or ()}
         times = one.measures.get("changes", one.measures.get("losses"))
@@ -167,7 +167,7 @@ def _trigger_sentence(
     for index, (at, node) in enumerate(moments[:4]):
         doing = verb if not index else ""
         several = [one for one in findings if one.detector != "flapping-broker"
-                   and len(_times_of(one)) > 1]  # fmt: skip
+                   and len(times_of(one)) > 1]  # fmt: skip
         again = next((one for one in [*repeats, *several] if _is_about(one, node)), None)
         name = node_text(node)
         if again:
@@ -186,33 +186,21 @@ def _trigger_sentence(
     return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
 
 
-def _times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
-    """Return when each freeze or absence of a finding began, and how many seconds it was."""
-    rows = finding.measures.get("times") or finding.measures.get("absences")
-    if isinstance(rows, list):
-        dated = [(parse_millis(row.get("from")), row.get("seconds")) for row in rows
-                 if isinstance(row, dict)]  # fmt: skip
-        return [(at, seconds) for at, seconds in dated if at is not None]
-    away = finding.measures.get("away_s")
-    known = isinstance(away, int | float) and finding.start_ms is not None
-    return [(finding.start_ms or 0, float(away or 0))] if known else []
-
-
 def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
     """List when each freeze or absence was, and how long; empty where nothing is known."""
-    times = _times_of(finding)
+    times = times_of(finding)
     listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
     listed = times if len(times) == MAX_TIMES + 1 else listed
     parts = []
     for at, seconds in listed:
         when = clock_text(at, span.start)
-        long = f"{duration(_whole(seconds))} from {when}" if seconds is not None else ""
+        long = f"{duration(whole_seconds(seconds))} from {when}" if seconds is not None else ""
         parts.append(long or f"from {when} on")
     if not parts:
         return f", first at {clock_text(finding.start_ms or 0, span.start)}"
     if left := len(times) - len(listed):
         lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
-        most = f", up to {duration(_whole(max(lengths)))}" if lengths else ""
+        most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
     away = "down " if kind == "crash" else "out of service "
     return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
@@ -221,16 +209,11 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
     """Say for how long a process was away that was lost at a moment; empty where nobody knows."""
     for one in findings:
-        for begin, seconds in _times_of(one) if _is_about(one, node) else ():
+        for begin, seconds in times_of(one) if _is_about(one, node) else ():
             if seconds is not None and abs(begin - at) <= SAME_MOMENT_MS:
-                long = duration(_whole(seconds))
+                long = duration(whole_seconds(seconds))
                 return f" (back in service {long} later)" if kind == "crash" else f" for {long}"
     return ""
-
-
-def _whole(seconds: float) -> int:
-    """Return whole seconds in milliseconds, where tenths say nothing."""
-    return round(seconds) * 1000 if seconds >= 2 else round(seconds * 1000)
 
 
 def _moment(at: object) -> int:
@@ -473,8 +456,12 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
             parts = [f"for {bound}{long}{' at a time' if often else ''}"]
     why = _leaders_away(outages)
     colon = ": " if parts[0].startswith(name) else " "
-    longer = count_outages_without_end(run)
-    open_end = f"; {longer} of them for longer, until when is not in the logs" if longer else ""
+    ends = outages_without_end(run)
+    open_end = f"; {ends.partitions} of them for longer" if ends.partitions else ""
+    if ends.latest is not None:
+        open_end += f", led again by {clock_text(ends.latest, span.start)} at the latest"
+    elif ends.partitions:
+        open_end += ": no line says when they were led again"
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")
 

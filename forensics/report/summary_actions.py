@@ -27,9 +27,9 @@ from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, client_name
 from forensics.report.headline import (
     brokers_text,
-    count_outages_without_end,
     list_doubts,
     open_causes,
+    outages_without_end,
 )
 from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.report.summary import (
@@ -292,8 +292,9 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     if run.document.get("verdict") == "incident" and run.incidents:
         for question in open_causes(run)[:MAX_CAUSES]:
             yield SummaryLine(f"{shorten_names(question[:1].upper() + question[1:])}.")
-        if longer := count_outages_without_end(run):
-            of = count(longer, "partition")
+        ends = outages_without_end(run)
+        if ends.partitions and ends.latest is None:
+            of = count(ends.partitions, "partition")
             yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:

@@ -179,6 +179,19 @@ LAYOUTS: dict[str, Write] = {
         + "\n".join(r.tail(f"[{_iso(r)}] {r.level} ")).replace("'", "''")
         + "');"
     ],
+    "files as loggers": lambda r: r.lead(
+        f"[{_iso(r)}] {{{r.logger.rpartition('.')[2]}.py:{r.number + 1}}} {r.level} - "
+    ),
+    "level before a date without separators": lambda r: r.lead(
+        f"{_LETTER[r.level]}{r.written('%Y%m%d %H:%M:%S.%f')} 41 {r.logger}.cc:{r.number + 1}] "
+    ),
+    "ends of lines shown": lambda r: [
+        line.replace("\t", "^I") + "$" for line in r.tail(f"[{_iso(r)}] {r.level} ")
+    ],
+    "breaks of HTML": lambda r: [
+        line.replace("&", "&amp;").replace(">", "&gt;") + "<br>"
+        for line in r.tail(f"[{_iso(r)}] {r.level} ")
+    ],
     "bars around the date": lambda r: r.lead(
         f"{r.written('%Y-%m-%d | %H:%M:%S')}.{r.millis} | {r.level:<5} | {r.thread:<20} |"
         f" {r.logger} | "

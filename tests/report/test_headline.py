@@ -10,19 +10,27 @@ import pytest
 
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
-from forensics.report.headline import headline, page_title, verdict_sentence
+from forensics.report.headline import (
+    OpenEnds,
+    headline,
+    outages_without_end,
+    page_title,
+    verdict_sentence,
+)
 from forensics.report.incident_span import describe_others, incident_span
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
 from tests.report.sample_runs import (
     BACK,
     END,
+    START,
     at,
     document,
     file,
     finding,
     iso,
     lost,
+    reign,
     save,
     unclean_findings,
 )
@@ -360,3 +368,20 @@ def test_incidents_hours_apart_are_not_one_interval(unclean: Path, rewrite: Rewr
     assert span is not None
     assert [one.id for one in span.findings] == ["F-2"]
     assert describe_others(span) == "1 more incident in these logs, at 11:37:40"
+
+
+def test_an_outage_without_an_end_is_bounded_by_the_line_of_the_next_leader(unclean: Path) -> None:
+    """The leader's own line says by when it led; another broker's says nothing of that."""
+    lost = [one | {"ended": "unknown"} for one in reign("t", 0, (4, -1, 60_000, 60_000))]
+    again = [one | {"started_at": None} for one in reign("t", 0, (5, 3, 0, 120_000))]
+    save(unclean, "leadership", [*lost, *again])
+    run = saved(unclean, crash("F-1", 2, 50_000))
+    assert outages_without_end(run) == OpenEnds(1)
+
+    line = {"kind": "partition_state", "topic": "t", "partition": 0, "leader": 3,
+            "leader_epoch": 5, "node": "broker-3", "file": "f", "line": 7, "rule": "r",
+            "ts": at(95_000 + 37_000)}  # fmt: skip
+    # Its clock is 37 s ahead.
+    for broker, known in ((2, OpenEnds(1)), (3, OpenEnds(1, START + 95_000, 35_000))):
+        save(unclean, "events", [line | {"broker": broker}])
+        assert outages_without_end(load_run(unclean)) == known

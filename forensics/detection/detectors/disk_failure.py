@@ -88,7 +88,7 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
             "lines": session.count,
             "partitions": len(names),
         },
-        explanation=_MECHANISM + _MEANINGS[reason],
+        explanation=_BEGINS.get(reason, "") + _MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),
         why=f"{session.count} lines say that {log_dir} cannot be used",
         doubts=[_FIRST],
@@ -160,9 +160,9 @@ _MECHANISM = (
     "started again: all replicas in it go offline, also those whose files are sound. If no other "
     "directory is left, or it holds the metadata, the broker halts. "
 )
+_BEGINS = {"full": "There was no space left in it, or a quota was used up. "}
 _MEANINGS = {
-    "full": "There was no space left, or a quota was used up. A start without more space fails the "
-    "same way.",
+    "full": "A start without more space fails the same way.",
     "denied": "A file could not be opened, moved or deleted. On Windows it is enough that a topic "
     "is deleted while its files are open.",
     "read-only": "The file system was mounted read-only, as systems do after errors of the disk.",

@@ -256,3 +256,24 @@ def test_what_belongs_to_flapping_is_not_told_again_as_restarts(tmp_path: Path) 
         (found.brokers, found.severity)
         for found in find_restarts(case(tmp_path, away=flaps + others))
     ] == [([2], "info"), ([1], "medium")]
+
+
+def test_a_broker_that_zookeeper_refuses_is_started_once_its_old_session_is_over(
+    tmp_path: Path,
+) -> None:
+    away = [absence(2, "crash", 100, 130), absence(2, "crash", 200, 230), absence(2, "crash", 300)]
+    error = {"error": "x.NodeExistsException", "detail": "KeeperErrorCode = NodeExists"}
+    events = [
+        event(50, "broker-2", "zookeeper_connected", duration_ms=9000),
+        event(306, "broker-2", "process_failed", **error),
+    ]
+    spans = [
+        Span("starting", 304 * SECOND, 306 * SECOND),
+        Span("crashed", 306 * SECOND, None),
+    ]
+
+    [found] = find(case(tmp_path, away=away, events=events, brokers={2: spans}, kraft=False))
+
+    assert found.actions[0].startswith("Start broker 2 once the ZooKeeper session of its former")
+    assert "zookeeper.session.timeout.ms (9 s here)" in found.actions[0]
+    assert "broker.id=2" in found.actions[0]

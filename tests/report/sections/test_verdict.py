@@ -416,3 +416,56 @@ def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) ->
     assert "unavailable: a-1 for up to 5 s at a time, while broker 2 was down." in draw(
         unclean, one
     )
+
+
+def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: Path) -> None:
+    times = [{"from": iso(50_000), "seconds": 14.2}, {"from": iso(80_000), "seconds": None}]
+    flaps = finding("F-1", "flapping-broker", "high", brokers=[3],
+                    title="Broker 3 crashed 2 times",
+                    measures={"how": "crash", "cycles": 2, "absences": times},
+                    **{"from": iso(50_000), "to": None})  # fmt: skip
+    lost_with = finding("F-2", "controller-churn", "low", measures={
+        "changes": 2, "lost_by": ["broker-3"], "vacant_s": 4.64},
+        **{"from": iso(50_000)})  # fmt: skip
+    says = draw(unclean, flaps, lost_with, trigger=[trigger("F-1", 3, 50_000)])
+
+    assert "Broker 3 crashed twice (down 14 s from 11:38:30, from 11:39:00 on)" in says
+    assert "The broker that went was the active controller each time: 4.6 s without one" in says
+
+
+def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
+    stop = finding("F-2", "broker-restart", "info", brokers=[1], to=None,
+                   measures={"kind": "controlled"}, **{"from": iso(140_000)})  # fmt: skip
+    says = draw(unclean, crashed("F-1", 2, 45_000), stop)
+
+    assert "Not counted: broker 1 was shut down cleanly at 11:40:00" in says
+
+
+def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
+    off = {"node": "broker-3", "offset_ms": 37_000, "uncertainty_ms": 9, "anchors": 7,
+           "zone_shift_minutes": 0}  # fmt: skip
+    save(quiet, "clocks", [off | {"node": "broker-1", "offset_ms": 400}])
+    assert "Clocks:" not in draw(quiet, verdict_="clear")
+
+    save(quiet, "clocks", [off])
+    told = "Clocks: that of broker 3 is 37 s ahead; times here are corrected."
+    assert told in draw(quiet, verdict_="clear")
+
+
+def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    rows = [
+        {"partition": "a-1", "lost_from": 0, "lost_to": 9, "lost_records_min": 9,
+         "lost_records_max": 9},
+    ]  # fmt: skip
+    cut = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_one": ["a"]})
+    impact = {"records_lost_min": 0, "records_lost_max": 9, "partitions_unavailable": 0}
+    assert (
+        "0 to 9 records lost: 9 records truncated on 1 partition after clean failovers, 9 of them "
+        "of a (acks=1), lost unless they were sent again."
+    ) in draw(unclean, cut, impact=impact)
+
+    safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
+    assert "lost only if written with acks=1, which no producer here logs, and not resent." in draw(
+        unclean, safe
+    )
