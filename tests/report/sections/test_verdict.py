@@ -274,6 +274,16 @@ def test_what_is_not_known_is_asked_and_complete_logs_are_no_answer(
     assert "Logs Complete: of all brokers" in says or "damaged" in says
 
 
+def test_a_client_whose_log_is_empty_is_named(unclean: Path) -> None:
+    logged, silent = (file(name, "server") for name in ("broker-1", "app-rd"))
+    silent |= {"file": "logs/app-rd/client.log", "role": None, "lines": 0}
+    save(unclean, "files", [logged | {"bytes": 9}, silent | {"bytes": 0}])
+    one = finding("F-1", "long-pause", "medium", brokers=[3], title="broker-3 froze for 14 s",
+                  measures={"ways": {"silence": 1}, "longest_ms": 14_000})  # fmt: skip
+
+    assert "Without a line: app-rd." in draw(unclean, one)
+
+
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     cut = {"partition": "a-1", "lost_from": 3, "lost_to": 8, "lost_records_min": 5,
