@@ -37,6 +37,7 @@ from forensics.events.undated_times import find_window, settle_years
 from forensics.events.zone_changes import Shift, shift_events
 from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.ingest.conversion_patterns import find_fitting
+from forensics.ingest.record_splitter import MOST_NAMED
 from forensics.ingest.window_formats import WINDOW
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -166,6 +167,8 @@ _MANY = 20
 # fewer than a few may be quoted.
 SEARCHED_BYTES = 64 << 10
 _FEW_MESSAGES = 5
+# So many lines below records that look like records are no accident.
+_FEW_MISREAD = 3
 
 _SUMMED = (
     "bytes",
@@ -218,6 +221,8 @@ class FileAccount:
     unread: list[str] = field(default_factory=list)
     # shapes of what looks like records and is read by no layout, by the part of the file
     unread_parts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    # the first lines below records that look like records themselves
+    misread_at: list[int] = field(default_factory=list)
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -322,6 +327,8 @@ class FileAccount:
             )
         if self.unread_parts and counts["records"]:
             notes.append(_say_unread(self.unread_parts))
+        elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
+            notes.append(_say_misread(counts["misread_lines"], self.misread_at))
         unread = self.counts["messages"] >= _FEW_MESSAGES and not duplicate and not notes
         if unread and (self.is_document or not self.counts["events"]):
             notes.append(_say_unread_messages(self.counts["messages"], layout, self.is_document))
@@ -356,6 +363,18 @@ def _say_unread(parts: Mapping[str, Sequence[tuple[str, int]]]) -> str:
     return (
         f"lines that look like records are read by no layout ({len(parts):,} part(s) of 4 MB, the"
         f" first at {first:,} MB), most of them like {shape!r}; see `kafka-forensics layout try`"
+    )
+
+
+def _say_misread(count: int, lines: Sequence[int]) -> str:
+    """Say that lines below records look like records that no layout reads."""
+    named = ", ".join(f"{line:,}" for line in lines[:MOST_NAMED])
+    where = (
+        f" ({'lines' if len(lines) >= count else 'the first are lines'} {named})" if lines else ""
+    )
+    return (
+        f"{count:,} lines below records look like records themselves{where}: no layout reads them,"
+        " they count as parts of the records above; see `kafka-forensics layout try`"
     )
 
 
@@ -432,7 +451,8 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     for name in _SUMMED:
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
-    for name in ("impossible", "messages"):
+    total.misread_at += [base + line for line in account.get("misread_at", ())]
+    for name in ("impossible", "messages", "misread_lines"):
         total.counts[name] += account.get(name, 0)
     total.layouts.update(account["layouts"])
     total.forms.update(account.get("forms", {}))

@@ -91,16 +91,41 @@ class LogReader:
     @cached_property
     def _phrases(self) -> tuple[bytes, ...]:
         """What the messages of rules hold word for word: of each the longest part."""
-        parts = (
-            max((_ESCAPE.sub(r"\1", part) for part in probe.split(".*")), key=len)
-            for probe in self._list_patterns()[0]
+        parts = {_phrase(probe) for probe in self._list_patterns()[0]}
+        return tuple(
+            sorted(one for one in parts if len(one) >= _PHRASE_CHARS and b" " in one.strip())
         )
-        long = {part for part in parts if len(part) >= _PHRASE_CHARS and " " in part.strip()}
-        return tuple(sorted(part.encode() for part in long))
 
     def count_messages(self, text: bytes) -> int:
         """Count what looks like messages that rules know, however their lines are written."""
         return sum(map(text.count, (*self._find_phrases(text), _CLIENT_THREAD)))
+
+    def count_unmatched(self, text: bytes) -> int:
+        """Count the same in a log of a known layout: what a record's own logger may have said.
+
+        Other loggers write some texts that rules know, and mean something else.
+        """
+        records = self.split_records(text.decode("utf-8", "replace").splitlines())
+        if records is None:
+            return 0
+        entries = self.parse_all(records)
+        columns = (entries[name].to_pylist() for name in ("logger", "message"))
+        return sum(
+            any(
+                one in (message or b"")
+                for one in self._phrases_of.get((logger or b"").decode(), ())
+            )
+            or _CLIENT_THREAD in (message or b"")
+            for logger, message in zip(*columns, strict=True)
+        )
+
+    @cached_property
+    def _phrases_of(self) -> dict[str, tuple[bytes, ...]]:
+        """For each logger what its messages hold word for word."""
+        return {
+            logger: tuple(sorted({_phrase(probe) for probe in probes} & {*self._phrases}))
+            for logger, probes in self.matcher.probes.items()
+        }
 
     def _find_phrases(self, text: bytes) -> Sequence[bytes]:
         """Return those that a text has, or all where they cannot be searched for at once."""
@@ -150,6 +175,12 @@ class LogReader:
     def read_events(self, records: Records) -> pa.RecordBatch:
         """Return what a scan reads: only records that pass the prefilter meet the rules."""
         return self.match(self.parse(self.prefiltered(records)))
+
+
+def _phrase(probe: str) -> bytes:
+    """Return the longest part of a cheap pattern that stands for itself."""
+    parts = (_ESCAPE.sub(r"\1", part) for part in probe.split(".*"))
+    return max(parts, key=len).encode()
 
 
 def _mask_secrets(records: pa.RecordBatch, probes: PatternSet | None) -> pa.RecordBatch:

@@ -377,7 +377,11 @@ class _PieceSummary:
             return 0
         self._note_head(opened)
         # Without events it is looked at for messages, however they are written.
-        self._searched = partial(reader.count_messages, opened.head[:SEARCHED_BYTES])
+        # Records of a known layout name their loggers, and other loggers say some of it, too.
+        plain = opened.wrappers is None and not opened.headless
+        plain &= not isinstance(opened.splitter, DocumentSplitter)
+        count = reader.count_unmatched if plain else reader.count_messages
+        self._searched = partial(count, opened.head[:SEARCHED_BYTES])
         return min(len(opened.head), SEARCHED_BYTES)
 
     def add_records(self, records: Records, splitter: Splitter) -> None:

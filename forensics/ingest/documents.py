@@ -32,7 +32,7 @@ from forensics.ingest.field_inference import (
     with_name,
 )
 from forensics.ingest.json_documents import SECTION, JsonDocument
-from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.json_objects import ObjectReader, begins_record
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
 from forensics.ingest.markup_documents import (
     HtmlDocument,
@@ -41,7 +41,7 @@ from forensics.ingest.markup_documents import (
     looks_like_rtf,
 )
 from forensics.ingest.record_splitter import LineCounts, Records
-from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
 from forensics.ingest.vertical_documents import FieldsDocument, find_fields
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.xml_yaml_documents import (
@@ -78,6 +78,11 @@ _HEAD_REACH = 300
 _WHOLE = re.compile(rb"\([\w.$-]+\)[ \t]*\r?$")
 _FRAME = re.compile(rb"(?:^|\s)at [\w.$/@]+\(")
 _NEARLY_ALL, _MANY = 0.95, 4
+# Lines are broken at such widths, and so many of them are full.
+_NEWLINE = ord("\n")
+_NARROWEST, _WIDEST, _FULL_SHARE, _MANY_FULL, _OPENED = 40, 1024, 0.02, 8, 0.2
+# Signs that are escaped where all of them are; quotes are so in strings, too.
+_ESCAPED_SIGNS, _ALWAYS = b"[](),:=.-_*#|<>!+", 0.98
 # What is held of a piece beside its text.
 _PIECE_BYTES = 300
 
@@ -146,7 +151,9 @@ def _learn(
 
 def renew(document: Document, readers: Sequence[ObjectReader]) -> Document:
     """Return a document of the same kind that was fed nothing."""
-    if isinstance(document, DrawnTable | TableDocument | FieldsDocument):
+    if isinstance(
+        document, DrawnTable | TableDocument | FieldsDocument | WrappedLines | UnescapedLines
+    ):
         return document.renew(readers)
     return type(document)(readers)
 
@@ -164,6 +171,8 @@ def _judge(
 ) -> Document | None:
     if head.startswith(_JOURNAL):
         return JournalDocument(readers)
+    if (lines_of := _find_lines_document(head, readers)) is not None:
+        return lines_of
     for looks, printed in _PRINTED:
         if looks(head):
             document, pieces = _learn(printed(readers), head, loggers)
@@ -183,6 +192,14 @@ def _judge(
         return JsonDocument(document.readers) if is_document else None
     table = find_table(head, readers, loggers) or find_drawn_table(head, readers, loggers)
     return table or (LinesDocument(readers) if _is_turned(head) else None)
+
+
+def _find_lines_document(head: bytes, readers: Sequence[ObjectReader]) -> Document | None:
+    """Read lines that were broken, or in which signs were escaped, as they were before."""
+    if width := _wrapped_width(head):
+        return WrappedLines(readers, width)
+    signs = _escaped_signs(head)
+    return UnescapedLines(readers, signs) if signs else None
 
 
 def _is_turned(head: bytes) -> bool:
@@ -227,6 +244,94 @@ class LinesDocument(LinedDocument):
 
     def _finish(self, pieces: list[Piece]) -> None:
         """Nothing is held back."""
+
+
+class WrappedLines(LinedDocument):
+    """Lines as a terminal or a form broke them: one that is full goes on in the next."""
+
+    def __init__(self, readers: Sequence[ObjectReader], width: int = 0) -> None:
+        """Begin before the first line; full lines are of one width, in characters."""
+        super().__init__(readers)
+        self._width = width
+        self._open: Piece | None = None
+
+    def renew(self, readers: Sequence[ObjectReader]) -> WrappedLines:
+        """Return a document of the same width that was fed nothing."""
+        return WrappedLines(readers, self._width)
+
+    def _take(self, line: bytes, pieces: list[Piece]) -> None:
+        piece = Piece(self._offset, self._number, self._number, line)
+        if self._open is not None:
+            piece = self._open._replace(last=self._number, text=self._open.text + line)
+            self._open = None
+        full = len(line.decode("utf-8", "replace")) == self._width
+        if full and len(piece.text) < MAX_RECORD:
+            self._open = piece
+        elif piece.text.strip():
+            pieces.append(piece)
+
+    def _finish(self, pieces: list[Piece]) -> None:
+        if self._open is not None:
+            pieces.append(self._open)
+
+
+def _wrapped_width(head: bytes) -> int:
+    """Return the width at which the lines of a text were broken; 0 if they were not.
+
+    Many lines are just as long, none is longer, and hardly a record begins below them.
+    """
+    data = np.frombuffer(head, np.uint8)
+    lengths = np.diff(np.flatnonzero(data == _NEWLINE), prepend=-1) - 1
+    if len(lengths) < _SAMPLE or not _NARROWEST <= lengths.max() <= _WIDEST:
+        return 0
+    # Only lines of other characters are longer in bytes.
+    if 2 * int((lengths == lengths.max()).sum()) < _FULL_SHARE * len(lengths):
+        return 0
+    lines = [line.rstrip("\r") for line in head.decode("utf-8", "replace").split("\n")[:-1]]
+    width = max(map(len, lines))
+    full = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
+    begun = sum(begins_record(lines[at + 1]) for at in full)
+    # Frames of a stack trace may be as long as each other, too.
+    different = len({lines[at] for at in full})
+    opened = sum(begins_record(lines[at]) for at in full)
+    if different < max(_MANY_FULL, _FULL_SHARE * len(lines)) or opened < _OPENED * len(full):
+        return 0
+    return width if begun <= (1 - _NEARLY_ALL) * len(full) else 0
+
+
+class UnescapedLines(LinedDocument):
+    """Lines in which a backslash stands before every sign of some kinds, as in Markdown."""
+
+    def __init__(self, readers: Sequence[ObjectReader], signs: bytes = b"") -> None:
+        """Begin before the first line."""
+        super().__init__(readers)
+        self._signs = signs
+        self._escape = re.compile(rb"\\([%b])" % re.escape(signs)) if signs else None
+
+    def renew(self, readers: Sequence[ObjectReader]) -> UnescapedLines:
+        """Return a document of the same signs that was fed nothing."""
+        return UnescapedLines(readers, self._signs)
+
+    def _take(self, line: bytes, pieces: list[Piece]) -> None:
+        if line.strip():
+            text = self._escape.sub(rb"\1", line) if self._escape else line
+            pieces.append(Piece(self._offset, self._number, self._number, text))
+
+    def _finish(self, pieces: list[Piece]) -> None:
+        """Nothing is held back."""
+
+
+def _escaped_signs(head: bytes) -> bytes:
+    """Return the signs before which a backslash always stands in a text."""
+    if head.count(b"\\") < _SAMPLE:
+        return b""
+    found = b""
+    for sign in _ESCAPED_SIGNS:
+        one = bytes((sign,))
+        count = head.count(b"\\" + one)
+        if count >= _SAMPLE and count >= _ALWAYS * head.count(one):
+            found += one
+    return found
 
 
 def _are_objects(lines: Sequence[bytes]) -> bool:
@@ -396,6 +501,7 @@ class DocumentSplitter:
         own.unparsed_lines = min(others, unread) if own.records else others
         own.continuation_lines = others - own.unparsed_lines
         own.stray_lines, own.long_lines = inner.stray_lines, inner.long_lines
+        own.misread_lines = inner.misread_lines
         own.layouts, own.forms = dict(inner.layouts), dict(inner.forms)
         # Many records may stand in one line of a document: each origin counts its own.
         for origin, counts in inner.origins.items():

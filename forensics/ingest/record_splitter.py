@@ -27,13 +27,16 @@ from forensics.ingest.record_starts import (
     find_strays,
     match_starts,
 )
-from forensics.ingest.window_formats import WindowReader
+from forensics.ingest.text_buffer import cut_lines
+from forensics.ingest.window_formats import RECORD, WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
 _RETURN = 13
 # More pods or containers in one part of a file are not told apart.
 _MAX_ORIGINS = 500
+# So many lines of a kind are named, and so much of a line is looked at.
+MOST_NAMED, _LOOKS_IN = 8, 200
 
 Origin = bytes
 Kinds = npt.NDArray[np.uint8]
@@ -51,6 +54,9 @@ class LineCounts:
     unparsed_lines: int = 0
     # later lines of records that do not look like part of one
     stray_lines: int = 0
+    # later lines of records that look like records themselves: how many, and the first of them
+    misread_lines: int = 0
+    misread_at: list[int] = field(default_factory=list)
     long_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
     # records by the stack of wrappers that opened them, where there was one
@@ -304,7 +310,18 @@ class RecordSplitter:
         counts.continuation_lines += len(later)
         strays = find_strays(lines.data, lines.starts[later], lines.own_ends[later])
         counts.stray_lines += int(strays.sum())
+        if strays.any():
+            self._note_misread(lines, later[strays])
         self._seen = self._seen or bool(len(records))
+
+    def _note_misread(self, lines: Lines, strays: Offsets) -> None:
+        """Note which of the lines below records look like records themselves."""
+        looks = pc.match_substring_regex(cut_lines(lines, strays, _LOOKS_IN), RECORD)
+        found = strays[looks.to_numpy(zero_copy_only=False)]
+        counts = self.counts
+        counts.misread_lines += len(found)
+        left = MOST_NAMED - len(counts.misread_at)
+        counts.misread_at += (counts.lines - len(lines) + 1 + found[:left]).tolist()
 
     def _count_by_origin(self, lines: Lines, blank: Offsets, loose: Offsets) -> None:
         """Count the lines of each origin."""

@@ -35,6 +35,8 @@ TYPES = {
     "place": r"(?::(?:[0-9]+|%L|\?))?",
     "topic": r"[a-zA-Z0-9._-]+",
     "folder": r"/[^\n\]]*?",
+    # a host with its port, and what is said of it
+    "peer": r"(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):[0-9]+(?:: [^\n]*)?",
     # also as Scala prints what may be missing: Some(...), None
     "id": r"(?:Some\()?[\w-]+\)?",
 }

@@ -52,6 +52,8 @@ MAX_NAME_CHARS = 28
 # would stand on each other.
 MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_NAMED_FLAGS = 12
+# So many letters of such a name fit into the width of a window of 1280 pixels.
+LETTERS_ACROSS = 170
 # The shortest bar of trouble is this part of the width.
 SHORTEST_BAR = 250
 MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 21, 30
@@ -112,14 +114,24 @@ def finding_span(finding: SavedFinding, view: Span) -> Span:
 def flag_rows(data: TimelineData) -> list[int]:
     """Give each finding's flag a row of its own where two would stand on each other."""
     apart = (data.view[1] - data.view[0]) // 40
+    letter = (data.view[1] - data.view[0]) // LETTERS_ACROSS
+    named = _named_flags(data)
     spans = []
     for finding in data.findings:
         start, end = finding_span(finding, data.view)
         head = flag_position(start, end, data.view)
-        spans.append((head, max(head, end)))
+        # The name stands above the line, and begins behind the head.
+        words = letter * (len(short_title(finding)) + 4) if finding in named else 0
+        spans.append((head, max(head + words, end)))
     order = sorted(range(len(spans)), key=lambda index: (spans[index], index))
     rows = dict(zip(order, assign_rows([spans[index] for index in order], apart), strict=True))
     return [min(rows[index], MAX_FLAG_ROWS) for index in range(len(spans))]
+
+
+def _named_flags(data: TimelineData) -> Sequence[SavedFinding]:
+    """Return the findings whose names stand at their flags: none where there are too many."""
+    named = [finding for finding in data.findings if finding.is_incident]
+    return named if len(named) <= MAX_NAMED_FLAGS else ()
 
 
 def flag_position(start: int, end: int, view: Span) -> int:
@@ -338,9 +350,9 @@ def draw_flags(sheet: Sheet, row: int, data: TimelineData) -> None:
         if flags:
             for trace in _flag_traces(flags, level, colour, data.view, is_crowded=is_crowded):
                 sheet.add_trace(trace, row)
-    named = [(finding, at) for finding, at in zip(data.findings, rows, strict=True)
-             if finding.is_incident]  # fmt: skip
-    if named and len(named) <= MAX_NAMED_FLAGS:
+    names = _named_flags(data)
+    named = [pair for pair in zip(data.findings, rows, strict=True) if pair[0] in names]
+    if named:
         sheet.add_trace(_flag_names(named, data.view), row)
     sheet.update_yaxes(row, visible=False, fixedrange=True, range=[max(rows) + 0.6, -0.6])
 

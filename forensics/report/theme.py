@@ -50,7 +50,8 @@ STATE = {
     "no leader": (NONE, "x"),
     # laid over other states
     "not served": (GROUND, "/"),
-    "vanished": (GROUND, "/"),
+    # a grey that stands for any broker's colour: only the legend fills it
+    "vanished": ("#c0c4ca", "/"),
     "disk lost": (GROUND, "-"),
 }
 # What a broker is in without its controller: under ZooKeeper nobody is fenced.
@@ -74,7 +75,7 @@ STATE_MEANINGS = {
 OVERLAYS = {
     "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
     "disk lost": (WORST, "up without one of its log directories (disk lost)"),
-    "vanished": (NONE, "crashed in this time (last line to first disconnect)"),
+    "vanished": ("#1b1f24", "crashed in this time (last line to first disconnect)"),
 }
 # What needs no eye to find it: all else is drawn over these.
 LASTING = frozenset({"up", "healthy", "leader", "unknown", "stopped", "active"})

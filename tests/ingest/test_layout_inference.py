@@ -337,3 +337,47 @@ def test_a_logger_between_blanks_is_heard_whatever_its_message_holds() -> None:
     )
 
     assert len(read(line * 3).events) == 3
+
+
+@pytest.mark.parametrize("width", [80, 120, 212])
+def test_lines_that_a_terminal_broke_are_put_together(width: int) -> None:
+    text = "".join(
+        line[at : at + width] + "\n"
+        for line in PLAIN.splitlines()
+        for at in range(0, max(1, len(line)), width)
+    )
+    found = read(text)
+    (file,) = found.files.values()
+
+    assert text.count("\n") > PLAIN.count("\n") + 10
+    assert len(set(facts(found)) ^ set(bare())) <= 0.02 * len(bare())
+    assert file.counts["lines"] == text.count("\n")
+
+
+@pytest.mark.parametrize("signs", ["[]", "=", ":,"])
+def test_escaped_signs_are_read_as_they_were(signs: str) -> None:
+    found = read(re.sub(f"([{re.escape(signs)}])", r"\\\1", PLAIN))
+
+    assert facts(found) == bare()
+
+
+def test_lines_of_which_none_was_broken_are_left_as_they_are() -> None:
+    """A table, or a log whose longest lines are alike, was broken by nobody."""
+    line = "[2026-11-18 11:31:58,423] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+    (file,) = read(line * 50).files.values()
+
+    assert (file.counts["records"], file.counts["continuation_lines"]) == (50, 0)
+
+
+def test_records_below_others_that_nobody_reads_are_named() -> None:
+    lines = PLAIN.splitlines()
+    rare = [f"~{one}~ 11:38:0{one} INFO ~~ what is it" for one in range(4)]
+    for number, one in enumerate(rare):
+        lines.insert(100 + 40 * number, one)
+    (file,) = read("\n".join(lines) + "\n").files.values()
+
+    assert file.counts["misread_lines"] == 4
+    assert (
+        "4 lines below records look like records themselves (lines 101, 141, 181, 221)"
+        in (file.to_row()["damaged"])
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from forensics.detection.thresholds import load_limits
-from forensics.report import theme
+from forensics.report import plotly_sheet, theme
 from forensics.report.figures import (
     broker_absences,
     client_episodes,
@@ -22,10 +22,22 @@ from forensics.report.figures import (
 )
 from forensics.report.page import draw_report
 from forensics.report.partition_ranking import read_unavailable_times
+from forensics.report.plotly_sheet import TimelineData
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load_run
-from tests.report.sample_runs import START, Row, at, clocks, document, finding, iso, lanes, save
+from forensics.run_output.reader import SavedFinding, load_run
+from tests.report.sample_runs import (
+    END,
+    START,
+    Row,
+    at,
+    clocks,
+    document,
+    finding,
+    iso,
+    lanes,
+    save,
+)
 
 MINUTE = 60_000
 # Figures whose tables their sections show anyway.
@@ -251,6 +263,17 @@ def test_a_broker_without_any_log_stands_first_and_red(unclean: Path) -> None:
     assert "No logs of broker 3" in first[1]
     assert drawn["layout"]["yaxis"]["categoryarray"][-1] == "broker-3 (no logs)"
     assert "no log of a broker or controller that others name" in section
+
+
+def test_names_of_flags_do_not_stand_on_each_other() -> None:
+    """Two short findings close together: their names are longer than they."""
+    found = [
+        SavedFinding(name, "undelivered-records", "medium", "confirmed", "x", at_, at_ + 100)
+        for name, at_ in (("F-1", START + 50_000), ("F-2", START + 60_000))
+    ]
+    data = TimelineData((START, START + END), found, (), (), {})
+
+    assert plotly_sheet.flag_rows(data) == [0, 1]
 
 
 def test_cells_are_hovered_in_words_and_never_in_codes(unclean: Path) -> None:
