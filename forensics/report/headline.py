@@ -66,7 +66,9 @@ MAX_STORIES, MAX_TOLD = 2, 3
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
-LOST_IF_UNSEEN = "lost only if written with acks=1, which none of their producers logs, and not resent"
+LOST_IF_UNSEEN = (
+    "lost only if written with acks=1, which none of their producers logs, and not resent"
+)
 
 
 def headline(run: RunOutput) -> str:

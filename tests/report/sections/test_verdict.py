@@ -466,6 +466,7 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
     ) in draw(unclean, cut, impact=impact)
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
-    assert "lost only if written with acks=1, which none of their producers logs, and not resent." in draw(
-        unclean, safe
+    assert (
+        "lost only if written with acks=1, which none of their producers logs, and not resent."
+        in draw(unclean, safe)
     )
