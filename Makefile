@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks hdfs lock examples dist dist-executors dist-check clean
+.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks hdfs yarn lock examples dist dist-executors dist-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -101,11 +101,20 @@ sparks: setup demo ## Read the sample with other versions of Spark, and compare 
 	  cmp $(DEMO)/findings.json $(DEMO)-$$spark/findings.json && echo "Spark $$spark finds the same" || exit 1; \
 	done
 
-hdfs: setup ## Read from and write to a real HDFS; needs mvn (100 MB from Maven Central and PyPI)
-	@mvn -q -B -f tests/spark/hdfs/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/hdfs/jars
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/hdfs/python hdfs-native fsspec
-	@HADOOP_MINICLUSTER=$(CURDIR)/build/hdfs/jars PYTHONPATH=build/hdfs/python \
-	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/hdfs/test_hdfs.py
+HADOOP := build/hadoop
+
+$(HADOOP)/.ready: tests/spark/hadoop/pom.xml | $(READY)
+	@mvn -q -B -f tests/spark/hadoop/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(HADOOP)/jars
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(HADOOP)/python hdfs-native fsspec
+	@touch $@
+
+hdfs: setup $(HADOOP)/.ready ## Read from and write to a real HDFS; needs mvn (100 MB from Maven Central and PyPI)
+	@HADOOP_MINICLUSTER=$(CURDIR)/$(HADOOP)/jars PYTHONPATH=$(HADOOP)/python \
+	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/hadoop/test_hdfs.py
+
+yarn: setup $(HADOOP)/.ready ## Run on a real YARN with two nodes; needs what hdfs needs
+	@HADOOP_MINICLUSTER=$(CURDIR)/$(HADOOP)/jars \
+	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/hadoop/test_yarn.py
 
 lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -343,6 +344,8 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
+        # What there is to say of a Java that has ended, `translate_spark_errors` says.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown", RuntimeWarning)
         # That of SQL forgets its default session, too, which another run would find.
         stop = self.session.stop if "session" in vars(self) else self.context.stop
         if self.is_interrupted:

@@ -26,6 +26,8 @@ from forensics.run_output.reader import RunOutput
 
 # What the page may hold of partitions, in bytes of JSON, and what a row takes without its history.
 MAX_BYTES, ROW_BYTES = 900_000, 36
+# A leader epoch is four numbers there, an ISR two, and a number takes two bytes or more.
+_MOST_EPOCHS, _MOST_ISRS = MAX_BYTES // 8, MAX_BYTES // 4
 Window = tuple[int, int]
 
 
@@ -139,6 +141,9 @@ def pack_histories(run: RunOutput, chosen: list[PartitionImpact]) -> PackedHisto
     if not window or not wanted:
         return PackedHistories({}, [], [])
     codes = IsrCodes()
+    # What has no room in any case is not made into objects: a partition may have a million epochs.
+    wanted -= {one.name for one in chosen
+               if one.epoch_count > _MOST_EPOCHS or one.isr_count > _MOST_ISRS}  # fmt: skip
     isrs = {
         history.name: list(_flatten_isrs(history, window))
         for history in read_isr_histories(run, window, codes)
@@ -154,6 +159,8 @@ def pack_histories(run: RunOutput, chosen: list[PartitionImpact]) -> PackedHisto
     packed: list[tuple[list[int], list[int]]] = []
     room = max(0, MAX_BYTES - ROW_BYTES * len(chosen))
     for impact in chosen:
+        if impact.name not in wanted:
+            continue
         pair = (leaders.get(impact.name, []), isrs.get(impact.name, []))
         key = json.dumps(pair, separators=(",", ":"))
         if key not in known:

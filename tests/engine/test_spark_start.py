@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -96,6 +97,21 @@ def test_a_file_that_has_gone_is_not_the_fault_of_a_cluster() -> None:
     assert here.startswith("/var/log/kafka/a<U+001B>.log has gone since the run began")
     assert "executors" not in here
     assert "driver and all executors see" in _missing_file("/a.log", is_local=False)
+
+
+def test_a_java_that_has_ended_is_not_warned_of_as_spark_does() -> None:
+    engine = SparkEngine.__new__(SparkEngine)
+    engine._poller = SimpleNamespace(stop=int)  # type: ignore[assignment]
+    engine.is_interrupted = False
+    words = "Unable to cleanly shutdown Spark JVM process."
+    engine.context = SimpleNamespace(  # type: ignore[assignment]
+        stop=lambda: warnings.warn(words, RuntimeWarning, stacklevel=2)
+    )
+
+    with warnings.catch_warnings(record=True) as said:
+        engine.stop()
+
+    assert said == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Logs in which one partition has nearly all changes, on a cluster that is set up in several ways.
+
+How Spark shares the work, and among how many executors, must not be seen in what a run finds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forensics.engine import java
+from forensics.pipeline import postmortem
+from forensics.settings import Settings
+from tests.bench.scale import Size, make_logs
+from tests.spark.conftest import ROOT
+from tests.spark.standalone import Standalone, cluster
+
+pytestmark = pytest.mark.spark
+
+SKEWED = Size(partitions=200, transitions=6_000, longest=5_000)
+SETTINGS: dict[str, dict[str, str]] = {
+    "as it comes": {},
+    "no adaptive plans": {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "5",
+    },
+    "skew split": {
+        "spark.sql.adaptive.skewJoin.enabled": "true",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64k",
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1k",
+    },
+    "executors come and go": {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "0",
+        "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the logs, and beside them what one machine finds in them."""
+    folder = tmp_path_factory.mktemp("skewed")
+    make_logs(folder / "logs", SKEWED)
+    plain = Settings((str(folder / "logs"),), folder / "plain", engine="local")
+    postmortem(plain, lambda _: None)
+    return folder / "logs"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_setting_of_spark_changes_what_is_found(
+    logs: Path, nodes: Standalone, tmp_path: Path, name: str
+) -> None:
+    given = {"spark.executor.memory": "700m"} | SETTINGS[name]
+    words = " ".join(f"--conf {key}={value}" for key, value in given.items())
+    command = [sys.executable, "-m", "forensics", "postmortem", str(logs), "-q"]
+
+    done = subprocess.run(
+        [*command, "-o", str(tmp_path / "out"), "--master", nodes.master],
+        env=os.environ | java.find_java(os.environ).environment | {
+            "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": f"{words} pyspark-shell",
+        },
+        stderr=subprocess.PIPE, text=True, timeout=600, check=False,
+    )  # fmt: skip
+
+    plain = logs.with_name("plain") / "findings.json"
+    assert (tmp_path / "out/findings.json").is_file(), f"{done.stderr}\n{nodes.said()}"
+    assert plain.read_bytes() == (tmp_path / "out/findings.json").read_bytes()
