@@ -54,6 +54,8 @@ class LineCounts:
     unparsed_lines: int = 0
     # later lines of records that do not look like part of one
     stray_lines: int = 0
+    # what looks like later lines of a record, but stands behind lines of somebody else
+    parted_lines: int = 0
     # later lines of records that look like records themselves: how many, and the first of them
     misread_lines: int = 0
     misread_at: list[int] = field(default_factory=list)
@@ -127,6 +129,8 @@ class RecordSplitter:
         if part.windows is not None:
             self._torn = part.windows.is_split(part.before, part.offset)
         self._owner: bytes | None = None
+        # whether lines of somebody else stood behind the last record
+        self._is_parted = False
         self._seen = False
         self._tail = b""
         self._dropping = False
@@ -312,7 +316,22 @@ class RecordSplitter:
         counts.stray_lines += int(strays.sum())
         if strays.any():
             self._note_misread(lines, later[strays])
+        if lines.origins is not None and not self._headless:
+            parted = others[~blank & self._find_parted(others, records, foreign)]
+            strays = find_strays(lines.data, lines.starts[parted], lines.own_ends[parted])
+            counts.parted_lines += int((~strays).sum())
         self._seen = self._seen or bool(len(records))
+
+    def _find_parted(self, lines: Offsets, records: Offsets, foreign: Flags) -> Flags:
+        """Mark lines that stand behind one of somebody else since the last record."""
+        ends = np.append(np.flatnonzero(foreign), len(foreign))
+        # Up to where each record may reach; the first lines go on with that of the block before.
+        reach = ends[np.searchsorted(ends, np.append(0, records))]
+        reach[0] = -1 if self._is_parted else reach[0]
+        if len(foreign):
+            self._is_parted = bool(reach[-1] < len(foreign))
+        parted: Flags = lines >= reach[np.searchsorted(records, lines, side="right")]
+        return parted
 
     def _note_misread(self, lines: Lines, strays: Offsets) -> None:
         """Note which of the lines below records look like records themselves."""
