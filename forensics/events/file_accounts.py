@@ -166,7 +166,7 @@ _MANY = 20
 # So much of a file, and of each block of a document, is searched for messages that rules know;
 # fewer than a few may be quoted.
 SEARCHED_BYTES = 64 << 10
-_FEW_MESSAGES = 5
+FEW_MESSAGES = 5
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -320,6 +320,11 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
+        if parted := self.counts["parted_lines"] if not self.origin else 0:
+            notes.append(
+                f"{parted:,} line(s) that look like parts of records, such as stack traces, stand"
+                " behind lines of other writers, and are not read with their records"
+            )
         if layout in OF_FOUND_LAYOUTS and not counts.get("events") and counts["records"] >= _MANY:
             notes.append(
                 f"no rule knows any of its {counts['records']:,} records, whose layout was found as"
@@ -329,7 +334,7 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = self.counts["messages"] >= _FEW_MESSAGES and not duplicate and not notes
+        unread = self.counts["messages"] >= FEW_MESSAGES and not duplicate and not notes
         if unread and (self.is_document or not self.counts["events"]):
             notes.append(_say_unread_messages(self.counts["messages"], layout, self.is_document))
         # Of repeated lines those are known that state something; they are no records of their own.
@@ -452,7 +457,7 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
     total.misread_at += [base + line for line in account.get("misread_at", ())]
-    for name in ("impossible", "messages", "misread_lines"):
+    for name in ("impossible", "messages", "misread_lines", "parted_lines"):
         total.counts[name] += account.get(name, 0)
     total.layouts.update(account["layouts"])
     total.forms.update(account.get("forms", {}))

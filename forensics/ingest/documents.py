@@ -501,6 +501,7 @@ class DocumentSplitter:
         own.unparsed_lines = min(others, unread) if own.records else others
         own.continuation_lines = others - own.unparsed_lines
         own.stray_lines, own.long_lines = inner.stray_lines, inner.long_lines
+        own.parted_lines = inner.parted_lines
         own.misread_lines = inner.misread_lines
         own.layouts, own.forms = dict(inner.layouts), dict(inner.forms)
         # Many records may stand in one line of a document: each origin counts its own.

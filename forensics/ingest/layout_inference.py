@@ -216,8 +216,8 @@ def _shared_sign(lines: Sequence[str], below: Sequence[str]) -> Wrapper | None:
             break
         found = ends[0][0]
     sign = _SIGN.search(found)
-    # What stands in quotes is unescaped, too.
-    if sign is None or '"' in found or "'" in found:
+    # A name that ends all lines says who wrote them; what stands in quotes is unescaped, too.
+    if sign is None or not _SIGN.match(found[-1]) or '"' in found or "'" in found:
         return None
     blank = r"[ \t]*" if found[: sign.start()].endswith((" ", "\t")) else ""
     return found_end(found[sign.start() :], blank + re.escape(found[sign.start() :]))

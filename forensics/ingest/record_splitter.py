@@ -28,7 +28,8 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import cut_lines
-from forensics.ingest.window_formats import RECORD, WindowReader
+from forensics.ingest.time_formats import TIME_HINT
+from forensics.ingest.window_formats import LEVEL_HINT, WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
@@ -36,7 +37,7 @@ _RETURN = 13
 # More pods or containers in one part of a file are not told apart.
 _MAX_ORIGINS = 500
 # So many lines of a kind are named, and so much of a line is looked at.
-MOST_NAMED, _LOOKS_IN = 8, 200
+MOST_NAMED, _LOOKS_IN, _TIME_IN = 8, 300, 120
 
 Origin = bytes
 Kinds = npt.NDArray[np.uint8]
@@ -54,6 +55,8 @@ class LineCounts:
     unparsed_lines: int = 0
     # later lines of records that do not look like part of one
     stray_lines: int = 0
+    # what looks like later lines of a record, but stands behind lines of somebody else
+    parted_lines: int = 0
     # later lines of records that look like records themselves: how many, and the first of them
     misread_lines: int = 0
     misread_at: list[int] = field(default_factory=list)
@@ -127,6 +130,8 @@ class RecordSplitter:
         if part.windows is not None:
             self._torn = part.windows.is_split(part.before, part.offset)
         self._owner: bytes | None = None
+        # whether lines of somebody else stood behind the last record
+        self._is_parted = False
         self._seen = False
         self._tail = b""
         self._dropping = False
@@ -312,11 +317,28 @@ class RecordSplitter:
         counts.stray_lines += int(strays.sum())
         if strays.any():
             self._note_misread(lines, later[strays])
+        if lines.origins is not None and not self._headless:
+            parted = others[~blank & self._find_parted(others, records, foreign)]
+            strays = find_strays(lines.data, lines.starts[parted], lines.own_ends[parted])
+            counts.parted_lines += int((~strays).sum())
         self._seen = self._seen or bool(len(records))
+
+    def _find_parted(self, lines: Offsets, records: Offsets, foreign: Flags) -> Flags:
+        """Mark lines that stand behind one of somebody else since the last record."""
+        ends = np.append(np.flatnonzero(foreign), len(foreign))
+        # Up to where each record may reach; the first lines go on with that of the block before.
+        reach = ends[np.searchsorted(ends, np.append(0, records))]
+        reach[0] = -1 if self._is_parted else reach[0]
+        if len(foreign):
+            self._is_parted = bool(reach[-1] < len(foreign))
+        parted: Flags = lines >= reach[np.searchsorted(records, lines, side="right")]
+        return parted
 
     def _note_misread(self, lines: Lines, strays: Offsets) -> None:
         """Note which of the lines below records look like records themselves."""
-        looks = pc.match_substring_regex(cut_lines(lines, strays, _LOOKS_IN), RECORD)
+        texts = cut_lines(lines, strays, _LOOKS_IN)
+        timed = pc.match_substring_regex(pc.binary_slice(texts, 0, _TIME_IN), TIME_HINT)
+        looks = pc.and_(timed, pc.match_substring_regex(texts, LEVEL_HINT))
         found = strays[looks.to_numpy(zero_copy_only=False)]
         counts = self.counts
         counts.misread_lines += len(found)

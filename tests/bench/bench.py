@@ -25,6 +25,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from forensics.engine.local import MAX_BYTES  # noqa: E402
 from tests.bench.past_archive import FORMS, write_past  # noqa: E402
 from tests.bench.peers import TEXTS  # noqa: E402
 
@@ -104,8 +105,11 @@ def list_ways(folder: Path, out: Path, given: argparse.Namespace) -> dict[str, l
     ways = {
         "postmortem": [*ours, "--master", "local[2]"],
         "postmortem, one core": [*ours, "--master", "local[1]"],
+        "postmortem without Spark": [*ours, "--engine", "local"],
         "scan, one process": [sys.executable, peers, "scan", str(folder)],
     }
+    if max(given.mb) * MB > MAX_BYTES:
+        del ways["postmortem without Spark"]
     if given.form == "gzip":
         ways["gzip -dc | wc -l"] = _shell(
             f"find {folder} -name '*.gz' -exec gzip -dc {{}} + | wc -l"

@@ -37,7 +37,7 @@ def facts(found: Scanned, *, placed: bool = False) -> Facts:
 def is_told(found: Scanned) -> bool:
     """Whether anything is said to be damaged, left out, or no log at all."""
     return bool(found.problems) or any(
-        one.notes or any(name.endswith("not a log") for name in one.layouts)
+        one.to_row()["damaged"] or any(name.endswith("not a log") for name in one.layouts)
         for one in found.files.values()
     )
 

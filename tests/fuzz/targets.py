@@ -281,7 +281,7 @@ def times_are_read_or_left_out(random: Random, folder: Path) -> None:
     """Whatever stands where a time is looked for, no event is of an impossible one."""
     form = inputs.time_form(random)
     written = inputs.in_time_form(random, form)
-    path = write(folder, {"broker-1/server.log": written})
+    path = write(folder / "logs", {"broker-1/server.log": written})
     found = read(path)
     times = [row["ts"] for row in found.rows if row["ts"] is not None]
     assert all(1969 <= time.year < 2201 for time in times), (form, times[:3])

@@ -37,6 +37,8 @@ SHIPPED = group_signatures(group_layouts(load_layouts()))
 # What the hypothesis tests take for a record.
 SHORT = [Signature.of("[dd] "), Signature.of("d|")]
 
+LINES_OF_A_KIND = ("bytes", "lines", "long_lines", "stray_lines", "parted_lines")
+
 Row = dict[str, Any]
 
 
@@ -237,6 +239,24 @@ def test_strings_are_read_as_json_reads_them(found: list[str], in_ascii: bool) -
     ]
 
 
+def test_parts_of_a_record_behind_lines_of_others_are_said() -> None:
+    """A stack trace that another service interrupts is no longer part of its record."""
+    head = b"[2026-11-18 11:38:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)"
+    trace = [b"java.io.IOException: no", b"\tat a.b.C.d(C.java:1)"]
+    others = [b"another service says something"] * 3
+
+    def text(*lines: tuple[bytes, bytes]) -> bytes:
+        return joined([name + b"  | " + line for name, line in lines])
+
+    whole = [(b"kafka", line) for _ in range(9) for line in (head, *trace)]
+    parted = [(b"kafka", head), *((b"web", line) for line in others)]
+    parted += [(b"kafka", line) for line in trace]
+    said = row(read(text(*whole, *parted)))["damaged"]
+
+    assert row(read(text(*whole)))["damaged"] is None
+    assert "2 line(s) that look like parts of records" in said
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
@@ -409,7 +429,7 @@ def same_everywhere(text: bytes, part: SplitterOptions, points: list[int], block
         mine = replace(part, offset=begin, limit=end, continues_split=begin > 0)
         some, account = run(text, mine, block, total.lines)
         found += some
-        for name in ("bytes", "lines", "long_lines", "stray_lines", *KINDS_OF_LINES):
+        for name in (*LINES_OF_A_KIND, *KINDS_OF_LINES):
             setattr(total, name, getattr(total, name) + getattr(account, name))
         for kind, count in account.layouts.items():
             total.layouts[kind] = total.layouts.get(kind, 0) + count
