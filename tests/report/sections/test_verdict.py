@@ -448,7 +448,7 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
                    measures={"kind": "controlled"}, **{"from": iso(140_000)})  # fmt: skip
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
-    assert "Not counted: broker 1 was shut down cleanly at 11:40:00" in says
+    assert "Not part of it: broker 1 was shut down cleanly at 11:40:00" in says
 
 
 def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
@@ -476,6 +476,6 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
     ) in draw(unclean, cut, impact=impact)
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
-    assert "lost only if written with acks=1, which no producer here logs, and not resent." in draw(
+    assert "producers with acks=all send these again, and none of theirs logs acks=1." in draw(
         unclean, safe
     )
