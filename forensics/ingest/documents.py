@@ -82,6 +82,8 @@ _NEARLY_ALL, _MANY = 0.95, 4
 # Lines are broken at such widths, and so many of them are full.
 _NEWLINE = ord("\n")
 _NARROWEST, _WIDEST, _FULL_SHARE, _MANY_FULL, _OPENED = 40, 1024, 0.02, 8, 0.2
+# So many breaks are within words, and so many of the lines behind them begin each in its own way.
+_WITHIN_WORDS, _BEGUN, _UNLIKE = 0.45, 5, 0.12
 _TIMED = re.compile(rf".{{0,40}}?(?:{TIME_HINT})")
 # Signs that are escaped where all of them are; quotes are so in strings, too.
 _ESCAPED_SIGNS, _ALWAYS = b"[](),:=.-_*#|<>!+", 0.98
@@ -297,6 +299,12 @@ def _wrapped_width(head: bytes) -> int:
     different = len({lines[at] for at in full})
     opened = sum(_TIMED.match(lines[at]) is not None for at in full)
     if different < max(_MANY_FULL, _FULL_SHARE * len(lines)) or opened < _OPENED * len(full):
+        return 0
+    # Records that only are as long as each other end where a text ends, or have the same below them;
+    # a break comes anywhere, mostly within a word.
+    next_ones = {lines[at + 1][:_BEGUN] for at in full}
+    within = sum(lines[at][-1].isalnum() and lines[at + 1][:1].isalnum() for at in full)
+    if within < _WITHIN_WORDS * len(full) or len(next_ones) < _UNLIKE * len(full):
         return 0
     return width if begun <= (1 - _NEARLY_ALL) * len(full) else 0
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from forensics.ingest import window_formats
+from forensics.ingest.documents import _wrapped_width
 from tests.ingest.scans import Scanned, scan
 from tests.ingest.written_layouts import (
     LAYOUTS,
@@ -337,6 +338,17 @@ def test_a_logger_between_blanks_is_heard_whatever_its_message_holds() -> None:
     )
 
     assert len(read(line * 3).events) == 3
+
+
+@pytest.mark.parametrize("end", [")", ""])
+def test_records_of_one_length_with_a_trace_below_are_not_broken_lines(end: str) -> None:
+    head = "[2026-11-18 11:41:00,{:03}] ERROR Controller 3 epoch 1 failed to change state for"
+    head += " partition orders-{} from OfflinePartition to OnlinePartition (state.change.logger"
+    trace = "kafka.common.StateChangeFailedException: Failed to elect leader for orders-{}"
+    lines = [f"{head.format(n, n)}{end}\n{trace.format(n)}\n" for n in range(53)]
+
+    assert _wrapped_width("".join(lines).encode()) == 0
+    assert _wrapped_width("".join(lines[:8] * 4).encode()) == 0
 
 
 @pytest.mark.parametrize("width", [80, 120, 212])
