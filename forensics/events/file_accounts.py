@@ -166,7 +166,7 @@ _MANY = 20
 # So much of a file, and of each block of a document, is searched for messages that rules know;
 # fewer than a few may be quoted.
 SEARCHED_BYTES = 64 << 10
-_FEW_MESSAGES = 5
+FEW_MESSAGES = 5
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -334,7 +334,7 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = self.counts["messages"] >= _FEW_MESSAGES and not duplicate and not notes
+        unread = self.counts["messages"] >= FEW_MESSAGES and not duplicate and not notes
         if unread and (self.is_document or not self.counts["events"]):
             notes.append(_say_unread_messages(self.counts["messages"], layout, self.is_document))
         # Of repeated lines those are known that state something; they are no records of their own.

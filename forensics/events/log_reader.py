@@ -109,15 +109,14 @@ class LogReader:
         if records is None:
             return 0
         entries = self.parse_all(records)
-        columns = (entries[name].to_pylist() for name in ("logger", "message"))
-        return sum(
-            any(
-                one in (message or b"")
-                for one in self._phrases_of.get((logger or b"").decode(), ())
-            )
-            or _CLIENT_THREAD in (message or b"")
-            for logger, message in zip(*columns, strict=True)
-        )
+        columns = (entries[name].to_pylist() for name in ("logger", "message", "text"))
+        count = 0
+        for logger, message, line in zip(*columns, strict=True):
+            says, name = message or b"", (logger or b"").decode("utf-8", "replace")
+            own = name in self._phrases_of or b"kafka." in line.replace(says, b"")
+            phrases = self._phrases_of.get(name, ()) if own else self._phrases
+            count += _CLIENT_THREAD in says or any(one in says for one in phrases)
+        return count
 
     @cached_property
     def _phrases_of(self) -> dict[str, tuple[bytes, ...]]:

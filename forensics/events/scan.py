@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.event_columns import IMPOSSIBLE, Rows, rows_where
-from forensics.events.file_accounts import SEARCHED_BYTES
+from forensics.events.file_accounts import FEW_MESSAGES, SEARCHED_BYTES
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.line_origins import PieceParts
 from forensics.events.log_reader import Compiled, LogReader
@@ -152,6 +152,10 @@ class Scanner:
         if opened.headless and opened.windows:
             unknown = not opened.windows.finds_records(opened.head)
         document = recognise(opened.head, headless=unknown)
+        if document and document.is_host_log and unknown and not opened.headless:
+            # The found layout reads messages of Kafka, however its lines begin.
+            said = reader.count_messages(opened.head[:SEARCHED_BYTES])
+            document = None if said >= FEW_MESSAGES else document
         in_document = isinstance(opened.splitter, DocumentSplitter) and not opened.headless
         section = SECTION.search(opened.head) if in_document else None
         if document and not (in_document and (document.is_counted or section)):

@@ -32,7 +32,7 @@ from forensics.ingest.field_inference import (
     with_name,
 )
 from forensics.ingest.json_documents import SECTION, JsonDocument
-from forensics.ingest.json_objects import ObjectReader, begins_record
+from forensics.ingest.json_objects import ObjectReader
 from forensics.ingest.json_wrappers import JsonWrapper, decode_object
 from forensics.ingest.markup_documents import (
     HtmlDocument,
@@ -42,6 +42,7 @@ from forensics.ingest.markup_documents import (
 )
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
+from forensics.ingest.time_formats import TIME_HINT
 from forensics.ingest.vertical_documents import FieldsDocument, find_fields
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.xml_yaml_documents import (
@@ -81,6 +82,7 @@ _NEARLY_ALL, _MANY = 0.95, 4
 # Lines are broken at such widths, and so many of them are full.
 _NEWLINE = ord("\n")
 _NARROWEST, _WIDEST, _FULL_SHARE, _MANY_FULL, _OPENED = 40, 1024, 0.02, 8, 0.2
+_TIMED = re.compile(rf".{{0,40}}?(?:{TIME_HINT})")
 # Signs that are escaped where all of them are; quotes are so in strings, too.
 _ESCAPED_SIGNS, _ALWAYS = b"[](),:=.-_*#|<>!+", 0.98
 # What is held of a piece beside its text.
@@ -290,10 +292,10 @@ def _wrapped_width(head: bytes) -> int:
     lines = [line.rstrip("\r") for line in head.decode("utf-8", "replace").split("\n")[:-1]]
     width = max(map(len, lines))
     full = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
-    begun = sum(begins_record(lines[at + 1]) for at in full)
+    begun = sum(_TIMED.match(lines[at + 1]) is not None for at in full)
     # Frames of a stack trace may be as long as each other, too.
     different = len({lines[at] for at in full})
-    opened = sum(begins_record(lines[at]) for at in full)
+    opened = sum(_TIMED.match(lines[at]) is not None for at in full)
     if different < max(_MANY_FULL, _FULL_SHARE * len(lines)) or opened < _OPENED * len(full):
         return 0
     return width if begun <= (1 - _NEARLY_ALL) * len(full) else 0

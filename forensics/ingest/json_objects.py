@@ -61,6 +61,7 @@ _ISO_TIME = re.compile(
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2},[0-9]{3}")
 _ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
 _DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
+_SHORT_NUMBER = re.compile("[0-9]{1,10}")
 _LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
 # The loggers of Java are classes, and those of Kafka's own topics.
 _CLASS = re.compile(r"(?:^|\.)[A-Z]\w*[$.]*$|\.logger$")
@@ -392,6 +393,9 @@ def _unlist(value: list[Any], roles: _Roles) -> object:
         if any(role == "more" for role, _ in roles):
             return "\n".join(value)
         if any(role == "message" for role, _ in roles):
+            if len(value) > 1 and all(one.endswith("\n") for one in value[:-1]):
+                # Notebooks keep what a cell printed line by line.
+                return "".join(value)
             return next((one for one in value if _OWN_HEAD.match(one)), None)
     return dict(read_pairs(value))
 
@@ -447,9 +451,11 @@ def read_moment(value: object) -> int | None:
         return _epoch_micros(float(value)) if _DIGITS.fullmatch(value) else None
     if isinstance(value, dict):
         seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
-        if isinstance(seconds, int) and isinstance(nanos, int) and seconds < _EPOCHS[0][1]:
-            return seconds * 1_000_000 + nanos // 1000
-        return None
+        # YAML that is read as text has them as digits.
+        parts = [str(one) for one in (seconds, nanos) if _SHORT_NUMBER.fullmatch(str(one))]
+        if len(parts) < len("sn") or int(parts[0]) >= _EPOCHS[0][1]:
+            return None
+        return int(parts[0]) * 1_000_000 + int(parts[1]) // 1000
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return _epoch_micros(value)

@@ -134,11 +134,13 @@ def infer_layout(
     loggers: Collection[str],
     day: Day | None = None,
     starts: MessageStarts | None = None,
+    *,
+    is_cut: bool = False,
 ) -> tuple[Wrapper, ...]:
     """Find what reads most of some lines: a prefix, a layout, or both; empty if nothing does.
 
     `loggers` are the last parts of the names of Kafka's loggers; `starts` what messages that rules
-    know begin with.
+    know begin with; `is_cut`: what closed a quote around the lines was taken off.
     """
     lines = [line.rstrip("\r\n") for line in lines]
     head = _find_head([(line, _elements(line)) for line in lines])
@@ -160,10 +162,11 @@ def infer_layout(
     if time is None or not _is_evident(head, pattern, sure, day):
         return ()
     time = time.on(day)
-    if prefix.source.endswith(('"', "'")) and (end := _shared_end(lines, prefix.source[-1])):
+    quoted = prefix.source.endswith(('"', "'")) and not is_cut
+    if quoted and (end := _shared_end(lines, prefix.source[-1])):
         shown, own = end
         cut = [re.sub(f"{own}$", "", line.rstrip()) for line in lines]
-        return (found_end(shown, own), *infer_layout(cut, loggers, day, starts))
+        return (found_end(shown, own), *infer_layout(cut, loggers, day, starts, is_cut=True))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -216,8 +219,8 @@ def _shared_sign(lines: Sequence[str], below: Sequence[str]) -> Wrapper | None:
             break
         found = ends[0][0]
     sign = _SIGN.search(found)
-    # What stands in quotes is unescaped, too.
-    if sign is None or '"' in found or "'" in found:
+    # A name that ends all lines says who wrote them; what stands in quotes is unescaped, too.
+    if sign is None or not _SIGN.match(found[-1]) or '"' in found or "'" in found:
         return None
     blank = r"[ \t]*" if found[: sign.start()].endswith((" ", "\t")) else ""
     return found_end(found[sign.start() :], blank + re.escape(found[sign.start() :]))

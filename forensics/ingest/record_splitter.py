@@ -28,7 +28,8 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import cut_lines
-from forensics.ingest.window_formats import RECORD, WindowReader
+from forensics.ingest.time_formats import TIME_HINT
+from forensics.ingest.window_formats import LEVEL_HINT, WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
@@ -36,7 +37,7 @@ _RETURN = 13
 # More pods or containers in one part of a file are not told apart.
 _MAX_ORIGINS = 500
 # So many lines of a kind are named, and so much of a line is looked at.
-MOST_NAMED, _LOOKS_IN = 8, 200
+MOST_NAMED, _LOOKS_IN, _TIME_IN = 8, 300, 120
 
 Origin = bytes
 Kinds = npt.NDArray[np.uint8]
@@ -335,7 +336,9 @@ class RecordSplitter:
 
     def _note_misread(self, lines: Lines, strays: Offsets) -> None:
         """Note which of the lines below records look like records themselves."""
-        looks = pc.match_substring_regex(cut_lines(lines, strays, _LOOKS_IN), RECORD)
+        texts = cut_lines(lines, strays, _LOOKS_IN)
+        timed = pc.match_substring_regex(pc.binary_slice(texts, 0, _TIME_IN), TIME_HINT)
+        looks = pc.and_(timed, pc.match_substring_regex(texts, LEVEL_HINT))
         found = strays[looks.to_numpy(zero_copy_only=False)]
         counts = self.counts
         counts.misread_lines += len(found)

@@ -85,7 +85,7 @@ _FORMS = (
     TimeForm("ymd", rf"{_Y4}[-/.](?P<mo>[0-9]{{1,2}})[-/.]{_D}{_GAP}{_CLOCK}"),
     TimeForm(
         "compact",
-        r"(?P<y>20[0-9]{2})(?P<mo>[01][0-9])(?P<d>[0-3][0-9])[T _-]?(?P<h>[0-2][0-9]):?"
+        r"(?P<y>20[0-9]{2})(?P<mo>[01][0-9])(?P<d>[0-3][0-9])[T _|;,\t-]?(?P<h>[0-2][0-9]):?"
         rf"(?P<mi>[0-5][0-9]):?(?P<s>[0-5][0-9])(?:[.,]?(?P<f>[0-9]{{1,9}}))?{_ZONE}\b",
     ),
     TimeForm(
@@ -120,7 +120,7 @@ _BY_ID = {form.id: form for form in _FORMS}
 # What a time holds, whatever its form: a clock, a date and a clock without separators, seconds.
 TIME_HINT = (
     r"[0-9]:[0-9]{2}:[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}[ .,]|\b1[0-9]{9}"
-    r"|\b[TDIWEFVC]?20[0-9]{6}[T _-]?[0-9]{2}:?[0-9]{2}"
+    r"|\b[TDIWEFVC]?20[0-9]{6}[T _|;,\t-]?[0-9]{2}:?[0-9]{2}"
 )
 _FINDER = re.compile(
     r"(?<![0-9A-Za-z:])(?:"

@@ -67,14 +67,15 @@ _LOOKS = (
     rf"{TIME_HINT}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
     r"|[\[ |](?:trace|debug|info|warn|warning|error|fatal|[TDIWEF])[\] |]|\([\w.$]+\)$|^\{"
 )
-_HEADS = rf"{TIME_HINT}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
+LEVEL_HINT = r"\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
+_HEADS = rf"{TIME_HINT}|{LEVEL_HINT}"
 _LOOKS_IN = 400
 # What is a record by its looks: a time and a level near its beginning.
-RECORD = (
+_RECORD = (
     r"^.{0,60}?[0-9]:[0-9]{2}:[0-9]{2}.{0,60}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b)"
     r"|^.{0,30}?(?i:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b).{0,30}?[0-9]:[0-9]{2}:[0-9]{2}"
 )
-_RECORD_HEAD = re.compile(RECORD)
+_RECORD_HEAD = re.compile(_RECORD)
 _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
 # A head that was written anew, with little between its level and its logger; nearly all such heads
@@ -581,7 +582,7 @@ def is_crowded(text: bytes) -> bool:
 
 def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:
     """Return the most frequent shapes of lines that look like records, if they are not few."""
-    looks = pc.match_substring_regex(pc.binary_slice(left, 0, _LOOKS_IN), RECORD)
+    looks = pc.match_substring_regex(pc.binary_slice(left, 0, _LOOKS_IN), _RECORD)
     lines = left.filter(looks).to_pylist()
     if len(lines) < max(_MIN_FOUND, _UNREAD_SHARE * sampled):
         return ()

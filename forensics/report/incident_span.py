@@ -182,7 +182,7 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
         end_at = "end by" if len(span.cut_short) > 1 else "end at"
         state = (
             f"; whether it is over is not known: the logs{whose} {end_at}"
-            f" {clock_text(span.cut_at, span.start)}, too soon after the last sign of it to tell"
+            f" {clock_text(span.cut_at, span.start)}, before they could show it"
         )
     if end == clock_text(span.start, span.start):
         return f"{begin} {zone}{state}"

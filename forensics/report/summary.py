@@ -179,7 +179,7 @@ def _trigger_sentence(
             parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
         if again and again.measures.get("freezes_min"):
             cycles = again.measures.get("cycles")
-            parts[-1] += f"; {cycles} of these freezes ended the broker's session"
+            parts[-1] += f"; its session ended {times_text(cycles)}"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
@@ -202,7 +202,13 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
-    away = "down " if kind == "crash" else "out of service "
+    away = (
+        "down "
+        if kind == "crash"
+        else "frozen or fenced "
+        if kind == "pause"
+        else "out of service "
+    )
     return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
 
 
@@ -392,7 +398,7 @@ def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
     stopped = [one for one in run.findings if is_last_stop(run, one)]
     if stopped:
         yield SummaryLine(
-            f"Not counted: {describe_last_stops(stopped)}, which somebody asked for.",
+            f"Not part of it: {describe_last_stops(stopped)}.",
             stopped[0].id, "Evidence",
         )  # fmt: skip
 

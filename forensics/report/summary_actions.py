@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
 from forensics.lib.node_ids import broker_id
+from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -242,7 +243,18 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     others = f"; and of {count(clients, 'client')}" if clients else ""
     kinds = "brokers and controllers" if nodes["controller"] else "brokers"
     text = f"Complete: of all {kinds} that any line names ({servers}){others}."
+    if empty := _empty_folders(run):
+        text += f" Without a line: {join_names(empty, 3)}."
     return [SummaryLine(text, "coverage", "Coverage"), *_wrong_clocks(run)]
+
+
+def _empty_folders(run: RunOutput) -> list[str]:
+    """Name the folders all of whose files are empty, such as that of a client that logs nothing."""
+    lines: dict[str, int] = {}
+    for row in run.files:
+        folder = row["file"].rpartition("/")[0]
+        lines[folder] = lines.get(folder, 0) + row["bytes"]
+    return sorted(base_name(folder) for folder, size in lines.items() if folder and not size)
 
 
 def _wrong_clocks(run: RunOutput) -> list[SummaryLine]:

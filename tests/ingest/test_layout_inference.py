@@ -381,3 +381,12 @@ def test_records_below_others_that_nobody_reads_are_named() -> None:
         "4 lines below records look like records themselves (lines 101, 141, 181, 221)"
         in (file.to_row()["damaged"])
     )
+
+
+def test_quotes_without_end_come_to_an_end() -> None:
+    text = "".join(
+        f'2026-11-18 11:38:0{n % 9} INFO "{"x" * n}{chr(34) * 9000}\n' for n in range(30)
+    )
+    (file,) = read(text).files.values()
+
+    assert file.counts["lines"] == 30

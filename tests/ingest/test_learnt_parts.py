@@ -115,6 +115,20 @@ FORMS: dict[str, Callable[[Sequence[Record]], str]] = {
     .replace("\\", "\\\\").replace("{", "\\{").replace("}", "\\}")
     .replace("\t", "\\tab ").replace("\n", "\\par\n")
     + "}\n",
+    "what a cell of a notebook printed": lambda some: pretty(
+        {
+            "cells": [
+                {"outputs": [{"name": "stdout", "text": [f"{line}\n" for line in text]}]}
+                for text in ["".join(f"{one.text}\n" for one in some).splitlines()]
+            ]
+        }
+    ),
+    "documents of YAML with instants": lambda some: "".join(
+        f"---\ninstant:\n  epochSecond: {one.millis // 1000}\n  nanoOfSecond:"
+        f" {one.millis % 1000 * 1_000_000}\nlevel: {json.dumps(one.level)}\nloggerName:"
+        f" {json.dumps(one.logger)}\nmessage: {json.dumps(one.message)}\n"
+        for one in some
+    ),
     "code in a chat": lambda some: pretty(
         [
             {"ts": str(one.millis), "text": "see\n```" + one.text.replace(">", "&gt;") + "```"}

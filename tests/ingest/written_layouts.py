@@ -185,6 +185,13 @@ LAYOUTS: dict[str, Write] = {
     "level before a date without separators": lambda r: r.lead(
         f"{_LETTER[r.level]}{r.written('%Y%m%d %H:%M:%S.%f')} 41 {r.logger}.cc:{r.number + 1}] "
     ),
+    "labels of a system log": lambda r: r.lead(
+        f"<134>1 {r.written('%Y-%m-%dT%H:%M:%S')}.{r.millis}Z b-1 kafka {41 + r.number % 3} -"
+        f' [mdc@18060 category="{r.logger}" priority="{r.level}" thread="main"] '
+    ),
+    "date and clock as fields": lambda r: r.lead(
+        f"{r.written('%Y%m%d|%H:%M:%S')}.{r.millis}|{r.level}|main|{r.logger}|"
+    ),
     "ends of lines shown": lambda r: [
         line.replace("\t", "^I") + "$" for line in r.tail(f"[{_iso(r)}] {r.level} ")
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,25 @@ def test_logs_and_store_may_be_objects(tmp_path: Path) -> None:
     assert kept == read_store(plain.store)
     assert f"s3://{bucket.folder.name}/audits/weeks/2026-W47/index.html" == result["page"]
     assert not [name for name, text in kept.items() if SECRET.encode() in text]
+
+
+def test_of_two_audits_at_once_one_waits_or_is_told(tmp_path: Path) -> None:
+    with serving(tmp_path / "objects") as bucket:
+        logs = archives_in(bucket.folder / "given")
+        address = bucket.address("audits")
+
+        def begin(name: str, *more: str) -> subprocess.Popen[str]:
+            words = ["audit", str(logs[name]), "--store", address, "--engine", "local", "-q", *more]
+            command = [sys.executable, "-m", "forensics", *words]
+            return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+        with begin("three") as one, begin("three") as other:
+            told = {run.communicate(timeout=240)[1]: run.returncode for run in (one, other)}
+        with begin("three", "--wait", "200") as one, begin("four", "--wait", "200") as other:
+            codes = [(run.communicate(timeout=240), run.returncode)[1] for run in (one, other)]
+        weeks = {path.name for path in (bucket.folder / "audits/weeks").iterdir()}
+
+    assert [0, 5] == sorted(told.values())
+    assert any("Another run holds s3://" in said and SECRET not in said for said in told)
+    assert [0, 0] == codes
+    assert {"2026-W46", "2026-W47"} <= weeks

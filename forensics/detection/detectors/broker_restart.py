@@ -340,7 +340,8 @@ _DOUBTS = {
 _ACTIONS = {
     "controlled": "Nothing to do if somebody restarted it on purpose.",
     "crash": "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: out of "
-    "memory? Look for hs_err_pid*.log too, and for a loss of power",
+    "memory? Look for hs_err_pid*.log too, a loss of power, and somebody's kill -9 (shell history, "
+    "orchestrator)",
     "crash by disk": "df -h and dmesg on the host of broker {broker}: free or replace its disk "
     "before it is started again; see the finding about its log directory.",
     "crash by memory": "Look what filled the heap of broker {broker} (heap dump, number of "

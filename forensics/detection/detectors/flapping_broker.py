@@ -288,7 +288,7 @@ _DISKS = "# and look at the latency of its disks: iostat -x"
 _CUT = ("crash", "isolated")
 _CRASHED = (
     "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
-    " memory at the times of the evidence?"
+    " memory at the times of the evidence? Or did somebody kill it (shell history, orchestrator)?"
 )
 
 
@@ -341,8 +341,8 @@ _VERBS = {
 _EXPLANATIONS = {
     "crash": "Broker {broker} crashed {cycles} times: no shutdown is logged before its log ends and"
     " begins anew.",
-    "froze": "Broker {broker} froze {cycles} times: each time the broker logged nothing, lost its "
-    "session, and went on without a restart.",
+    "froze": "Broker {broker} froze {cycles} times: the broker logged nothing for that time, was "
+    "given up by the cluster, and went on without a restart.",
     "pause": "Broker {broker} lost its session {cycles} times and came back without a restart: its "
     "process froze (a long pause, a stalled disk, a frozen host), or it was cut off from the "
     "controller.",

@@ -379,7 +379,7 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
     if reset.left_at is not None and reset.skipped_max:
         since = to_iso(reset.left_at).removesuffix("Z")
         command = context.commands.reset_offsets(group, topic, f"--to-datetime {since}")
-        back = f"{_STOPPED} where it stopped, to read what it skipped; {_EXECUTE}"
+        back = f"{_STOPPED} where it stopped, to read what is left of what it skipped; {_EXECUTE}"
         return [f"{command}   # {back}", about, *commands]
     return [*commands, about][:3]
 

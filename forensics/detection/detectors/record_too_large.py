@@ -222,5 +222,7 @@ _RAISE = {
     "segment.bytes": "Raise segment.bytes of {topic}{now} above {size}, or lower batch.size of "
     "{clients}.",
     "socket.request.max.bytes": "Lower {setting} of {clients} below socket.request.max.bytes of "
-    "the brokers{now}, or raise that above {size}: " + _SMALLER + " in any case.",
+    "the brokers{now}, or raise socket.request.max.bytes above {size}: "
+    + _SMALLER
+    + " in any case.",
 }

@@ -322,7 +322,10 @@ def gc_logs_cover(context: DetectionContext, spans: Iterable[tuple[str, int, int
 
 def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
     """Say where to look after a process froze, and whether its GC log is still to be read."""
-    machine = f"iostat -x, vmstat, and the hypervisor of {hosts} at these times"
+    machine = (
+        f"iostat -x, vmstat, and the hypervisor of {hosts} at these times, and whether somebody "
+        "stopped the process (kill -STOP, docker pause, a debugger)"
+    )
     if knows_collector:
         return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
     return [

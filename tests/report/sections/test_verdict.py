@@ -274,6 +274,16 @@ def test_what_is_not_known_is_asked_and_complete_logs_are_no_answer(
     assert "Logs Complete: of all brokers" in says or "damaged" in says
 
 
+def test_a_client_whose_log_is_empty_is_named(unclean: Path) -> None:
+    logged, silent = (file(name, "server") for name in ("broker-1", "app-rd"))
+    silent |= {"file": "logs/app-rd/client.log", "role": None, "lines": 0}
+    save(unclean, "files", [logged | {"bytes": 9}, silent | {"bytes": 0}])
+    one = finding("F-1", "long-pause", "medium", brokers=[3], title="broker-3 froze for 14 s",
+                  measures={"ways": {"silence": 1}, "longest_ms": 14_000})  # fmt: skip
+
+    assert "Without a line: app-rd." in draw(unclean, one)
+
+
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
     save(unclean, "files", [file("broker-1", "server")])
     cut = {"partition": "a-1", "lost_from": 3, "lost_to": 8, "lost_records_min": 5,
@@ -438,7 +448,7 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
                    measures={"kind": "controlled"}, **{"from": iso(140_000)})  # fmt: skip
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
-    assert "Not counted: broker 1 was shut down cleanly at 11:40:00" in says
+    assert "Not part of it: broker 1 was shut down cleanly at 11:40:00" in says
 
 
 def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
@@ -466,6 +476,6 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
     ) in draw(unclean, cut, impact=impact)
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
-    assert "lost only if written with acks=1, which no producer here logs, and not resent." in draw(
+    assert "producers with acks=all send these again, and none of theirs logs acks=1." in draw(
         unclean, safe
     )
