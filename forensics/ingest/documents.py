@@ -300,7 +300,7 @@ def _wrapped_width(head: bytes) -> int:
     opened = sum(_TIMED.match(lines[at]) is not None for at in full)
     if different < max(_MANY_FULL, _FULL_SHARE * len(lines)) or opened < _OPENED * len(full):
         return 0
-    # Records that only are as long as each other end where a text ends, or have the same below them;
+    # Records that are only as long as each other end where texts end, or have the same below them;
     # a break comes anywhere, mostly within a word.
     next_ones = {lines[at + 1][:_BEGUN] for at in full}
     within = sum(lines[at][-1].isalnum() and lines[at + 1][:1].isalnum() for at in full)
