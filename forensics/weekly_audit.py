@@ -21,6 +21,7 @@ from forensics.events.packs import load_rule_set, open_packs, packs_to_json
 from forensics.events.undated_times import leave_undated
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import split_files
+from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import display, is_remote, join
@@ -40,8 +41,7 @@ from forensics.weekly.new_inputs import NewInputs
 from forensics.weekly.notes import load_notes
 from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.rules_digest import digest_rules
-from forensics.weekly.store import Store
-from forensics.weekly.store_lock import StoreHeldError, lock_store
+from forensics.weekly.store import Store, lock_store
 
 EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
@@ -106,7 +106,7 @@ def audit(
                     listener, request.settings.title,
                 )  # fmt: skip
                 return _run_and_save_result(request, folder, notify, watch, engines)
-        except StoreHeldError as error:
+        except FolderHeldError as error:
             # The run that holds the store saves its result there; this one leaves no trace.
             code = int(ExitCode.STORE_LOCKED)
             return {"schema": 1, "exit_code": code, "reason": str(error), **watch.figures()}

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.ingest.inferred_layout import FoundLayout, layouts_on_day
-from forensics.ingest.layout_inference import Day, find_ending, infer_layouts, lacks_date
+from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
+from forensics.ingest.line_suffixes import find_ending
 from forensics.ingest.message_columns import MessageStarts
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
@@ -571,8 +572,7 @@ class WindowReader:
 def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool, int]:
     """Rank a stack by what it reads; one that also takes off what ends all lines is better."""
     worth, stack, _, _ = tried
-    ends = any(isinstance(one, FoundEnd) for one in stack.wrappers)
-    return worth, ends, -len(stack.wrappers)
+    return worth, any(isinstance(one, FoundEnd) for one in stack.wrappers), -len(stack.wrappers)
 
 
 def is_crowded(text: bytes) -> bool:
@@ -596,6 +596,5 @@ def _is_object(line: str) -> bool:
 
 
 def _spread(rows: Offsets, count: int) -> Offsets:
-    if len(rows) <= count:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+    chosen = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+    return rows if len(rows) <= count else rows[chosen]

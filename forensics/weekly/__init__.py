@@ -2,7 +2,7 @@
 
 `store` is the facade: it ingests new logs (`new_inputs`, `manifest`, `week_events`), builds weeks
 (`week_builder`, `week_summary`) and draws their pages (`pages`). One run at a time works on it
-(`store_lock`), and its changes take effect at once (`atomic_commit`, `remote_store`).
+(`store`), and its changes take effect at once (`atomic_commit`, `remote_store`).
 
 `week_metrics` counts, `coverage_normalisation` makes counts comparable; `recurrence`,
 `week_verdict` and `comparison` compare; `notes` are what people write about findings.

@@ -7,7 +7,8 @@ and on nothing else: neither on the order of runs, nor on their number, nor on t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.ingest.inputs import Inputs
 from forensics.lib.deterministic_parquet import iter_tables, sort_rows
+from forensics.lib.folder_lock import LOCK_FILE, name_owner, try_lock, wait_for_lock
 from forensics.run_result import Stopwatch
 from forensics.weekly.atomic_commit import ADVICE, NOTES_FILE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import Week
@@ -268,3 +270,17 @@ def _redirect(to: str) -> str:
         f'<meta http-equiv="refresh" content="0; url={to}"><title>The newest week</title></head>'
         f'<body><p><a href="{to}">The newest week</a></p></body></html>\n'
     )
+
+
+@contextmanager
+def lock_store(store: Path, wait: float, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a store on a disk; wait so many seconds for another run to release it."""
+    store.mkdir(parents=True, exist_ok=True)
+    with (store / LOCK_FILE).open("a+", encoding="utf-8") as file:
+        wait_for_lock(lambda: try_lock(file), str(store), wait, say)
+        name_owner(file)
+        try:
+            yield
+        finally:
+            # The file stays: a waiting run has it open, and must not lock one that is gone.
+            file.truncate(0)

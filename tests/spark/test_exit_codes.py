@@ -125,7 +125,7 @@ def test_each_code_is_reached(code: int, folder: Path, *, submitted: bool) -> No
 HOLDER = """
 import sys
 from pathlib import Path
-from forensics.weekly.store_lock import lock_store
+from forensics.weekly.store import lock_store
 with lock_store(Path(sys.argv[1]), 0, print):
     print("held", flush=True)
     sys.stdin.read()

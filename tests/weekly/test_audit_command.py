@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from forensics.cli.app import jobs_folder, make_group
 from forensics.lib.limits import parse_limits
-from forensics.weekly.store_lock import lock_store
+from forensics.weekly.store import lock_store
 from tests.weekly.audits import Audits, archives_in, ignore_message
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from forensics.run_result import ExitCode
 from forensics.weekly.atomic_commit import StoreFiles
-from forensics.weekly.store_lock import lock_store
+from forensics.weekly.store import lock_store
 from tests.weekly.audit_processes import AuditProcesses, start_audit_processes
 from tests.weekly.audits import Audits, archives_in, ignore_message
 from tests.weekly.shifted_logs import read_store

@@ -9,9 +9,9 @@ from typing import IO
 
 import pytest
 
+from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.storage import ObjectStore
 from forensics.weekly.remote_store import open_remote_store
-from forensics.weekly.store_lock import StoreHeldError
 from tests.ingest.object_store import Bucket, serving
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_a_second_run_is_told_who_holds_the_store(bucket: Bucket) -> None:
     address = bucket.address("held")
     with (
         open_remote_store(address, 0, quiet),
-        pytest.raises(StoreHeldError, match=rf"s3://.*/held: process {os.getpid()} on"),
+        pytest.raises(FolderHeldError, match=rf"s3://.*/held: process {os.getpid()} on"),
         open_remote_store(address, 0, quiet),
     ):
         pass

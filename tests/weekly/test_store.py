@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.weekly.store_lock import StoreHeldError, lock_store
+from forensics.lib.folder_lock import FolderHeldError
+from forensics.weekly.store import lock_store
 
 
 def hush(text: str) -> None:
@@ -18,7 +19,7 @@ def hush(text: str) -> None:
 def test_who_does_not_wait_is_refused_at_once(tmp_path: Path) -> None:
     with (
         lock_store(tmp_path, 0, hush),
-        pytest.raises(StoreHeldError, match=r"process \d+ on .*, since 2\S+Z, for \d+ seconds?\."),
+        pytest.raises(FolderHeldError, match=r"process \d+ on .*, since 2\S+Z, for \d+ seconds?\."),
         lock_store(tmp_path, 0, hush),
     ):
         pass
