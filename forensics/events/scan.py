@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from forensics.events.event_columns import IMPOSSIBLE, Rows, rows_where
 from forensics.events.file_accounts import FEW_MESSAGES, SEARCHED_BYTES
+from forensics.events.file_parts import PieceParts
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
@@ -32,7 +33,7 @@ from forensics.events.support_files.file_kinds import (
     recognise,
 )
 from forensics.events.support_files.host_logs import PROBE
-from forensics.events.writers import PieceParts, WriterCounter
+from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
     FilePart,
     OpenedPart,

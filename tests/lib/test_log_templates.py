@@ -52,6 +52,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("word", ["INFO", "a-b.c"], ["", "two words", "a,b", "(a)"]),
         ("int", ["0", "-1", "9" * 18], ["", "1.5", "--1", "0x1"]),
         ("digit", ["7"], ["", "77", "a"]),
+        ("peer", ["broker-1:9092", "[fe80::1]:9092: refused"], ["", "broker-1", "amqp://q:1"]),
         ("tens", ["7", "77"], ["", "777", "a"]),
         ("hundreds", ["777", "12345"], ["", "77", "a"]),
         ("ints", ["", "1", "1,2", "[1, 2]", "List(1, 2)", "Set()", "-1"], ["a", "1;2", "[a]"]),
