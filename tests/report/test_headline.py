@@ -200,7 +200,7 @@ def test_what_ends_with_the_logs_of_its_clients_is_not_called_over(unclean: Path
     found = [finding(f"F-{name}", "record-too-large", "medium", clients=[f"{name}#producer-1"])
              for name in ("app-a", "app-b")]  # fmt: skip
     run = saved(unclean, *found)
-    untold = "(40.7 s); whether it is over is not known: the logs of app-a end at 11:39:34, too soo"
+    untold = "(40.7 s); whether it is over is not known: the logs of app-a end at 11:39:34, before"
 
     save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000)),
                             file("app-b", "client", role="client")])  # fmt: skip
