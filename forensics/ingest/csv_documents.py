@@ -282,7 +282,8 @@ def _count_cells(row: bytes, delimiter: str) -> int:
         return 0
 
 
-_BARS = re.compile(r" *(?:\||\u2502|\u2503|\u2551) ?")
+# Blanks before a bar are taken off with the cell: a pattern that tries them is slow.
+_BARS = re.compile(r"[|\u2502\u2503\u2551] ?")
 _RULER = re.compile(r"[\s|+:=_\u2500-\u257f-]+")
 _ESCAPED_BAR = re.compile(r"\\([|\\])")
 _BREAK = re.compile(r"<br ?/?>")
@@ -380,7 +381,7 @@ def split_row(line: str, count: int = 0) -> list[str]:
     """
     text = line.rstrip("\r\n").rstrip()
     bars = [at for at in _BARS.finditer(text) if text[at.start() - 1 : at.start()] != "\\"]
-    if bars and bars[0].start() == 0:
+    if bars and not text[: bars[0].start()].strip():
         text_begin, bars = bars[0].end(), bars[1:]
     else:
         text_begin = len(text) - len(text.lstrip(" "))

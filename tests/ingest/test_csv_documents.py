@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from forensics.ingest.csv_documents import read_header
+from forensics.ingest.csv_documents import read_header, split_row
 from tests.ingest.sample_archives import write
 from tests.ingest.whole_runs import read
 from tests.ingest.written_logs import PLAIN
+
+
+def test_a_row_with_wide_cells_is_split_in_linear_time() -> None:
+    begun = time.process_time()
+    cells = split_row(f"a{' ' * 400_000}b | c")
+
+    assert (len(cells), cells[1]) == (2, "c")
+    assert time.process_time() - begun < 2
 
 
 def test_the_first_line_of_a_table_names_its_columns() -> None:
