@@ -66,7 +66,7 @@ MAX_STORIES, MAX_TOLD = 2, 3
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
 LOST_IF = "lost only if written with acks=1 and not resent"
-LOST_IF_UNSEEN = "producers with acks=all send these again, and none of theirs logs acks=1"
+LOST_IF_UNSEEN = "producers with acks=all send these again, and no log here shows one with acks=1"
 
 
 def headline(run: RunOutput) -> str:
