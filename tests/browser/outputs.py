@@ -56,18 +56,16 @@ def _named(text: str) -> Row:
 
 
 def _findings(text: str) -> list[Row]:
-    # A client has the name that the tables hold.
-    stored = text.encode("utf-8", "replace").decode()
     lost = samples.lost(0, 2, 845) | {"partition": text, "note": text}
     return [
         finding(
             "F-00000001", "unclean-election", "critical", title=f"Broker 2, {text}",
-            partitions=[text], clients=[stored], brokers=[2], measures={"partitions": [lost]},
+            partitions=[text], clients=[text], brokers=[2], measures={"partitions": [lost]},
             explanation=f"It was {text}.", actions=[f"Look at {text}."],
             evidence=[proof(1, 7, text) | {"file": text, "rule": "quorum.unclean@3.5"}],
         ),
         finding(
-            "F-00000002", "stale-metadata", "medium", title=text, clients=[stored],
+            "F-00000002", "stale-metadata", "medium", title=text, clients=[text],
             partitions=[text], evidence=[proof(1, 8, text)],
             measures={"errors": 3, "duration_s": 2.0, "verdict": text, "cause": text},
         ),

@@ -45,17 +45,23 @@ def read(tab: Tab, page: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def harmless(chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The shape of the same page where the logs hold nothing but a word."""
-    page = draw_report(told_by("harmless", tmp_path_factory.mktemp("harmless")))
-    with chromium.tab() as tab:
-        tab.size(1280)
-        return read(tab, page)
+def harmless(chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """The shape of the same page where the logs hold nothing but a word, or half a character too.
+
+    Tables hold no half of a character, so a client that has one in its name has a row of its own.
+    """
+    shapes = []
+    for word in ("harmless", "harm\udc80less"):
+        page = draw_report(told_by(word, tmp_path_factory.mktemp("harmless")))
+        with chromium.tab() as tab:
+            tab.size(1280)
+            shapes.append(read(tab, page))
+    return shapes
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_is_read_as_text(
-    tab: Tab, harmless: list[str], attack: str, tmp_path: Path
+    tab: Tab, harmless: list[list[str]], attack: str, tmp_path: Path
 ) -> None:
     """The page of hostile logs has the very elements of one whose logs are harmless."""
     page = draw_report(told_by(attack, tmp_path))
@@ -75,7 +81,7 @@ def test_an_attack_is_read_as_text(
     assert tab.requests == [page.as_uri()]
     assert tab.complaints == []
     assert visible(attack.encode("utf-8", "replace").decode()) in words
-    assert shape == harmless
+    assert shape == harmless["\udc80" in attack]
 
 
 def test_links_lead_nowhere_but_into_the_page(tab: Tab, tmp_path: Path) -> None:
