@@ -265,6 +265,10 @@ class WrappedLines(LinedDocument):
 
     def _take(self, line: bytes, pieces: list[Piece]) -> None:
         piece = Piece(self._offset, self._number, self._number, line)
+        if self._open is not None and _TIMED.match(line.decode("utf-8", "replace")):
+            # The record above was just as long as a line; a new one begins.
+            pieces.append(self._open)
+            self._open = None
         if self._open is not None:
             piece = self._open._replace(last=self._number, text=self._open.text + line)
             self._open = None

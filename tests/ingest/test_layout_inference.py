@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forensics.ingest import window_formats
-from forensics.ingest.documents import _wrapped_width
+from forensics.ingest.documents import WrappedLines, _wrapped_width
 from tests.ingest.scans import Scanned, scan
 from tests.ingest.written_layouts import (
     LAYOUTS,
@@ -338,6 +338,18 @@ def test_a_logger_between_blanks_is_heard_whatever_its_message_holds() -> None:
     )
 
     assert len(read(line * 3).events) == 3
+
+
+def test_a_record_as_long_as_a_broken_line_does_not_take_the_next_one_in() -> None:
+    document = WrappedLines([], 60)
+    first = "[2026-11-18 11:41:00,001] INFO one (a.B)".ljust(60, "x")
+    next_one = "[2026-11-18 11:41:00,002] INFO two (a.B)"
+    text = f"{first}\n{next_one}\n{first}\nrest of it\n"
+    pieces = [one.text for one in document.feed(text.encode(), final=True)]
+
+    assert [one.replace(b"\n", b"") for one in pieces] == [
+        first.encode(), next_one.encode(), f"{first}rest of it".encode(),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("end", [")", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -126,16 +127,23 @@ def _find_no_quorum_runs(
         yield run
 
 
+@once_per_run
+def _expired_sessions(context: DetectionContext) -> dict[str, list[int]]:
+    """Return when each node says that its session with ZooKeeper was over."""
+    moments: dict[str, list[int]] = {}
+    for row in sorted(context.events("session_expired"), key=lambda row: int(row["at"])):
+        moments.setdefault(row["node"], []).append(row["at"])
+    return moments
+
+
 def lost_its_session(context: DetectionContext, absence: Absence) -> bool:
     """Return True if a process that went on says that its session with ZooKeeper was over."""
-    node = broker_node(absence.broker)
-    return absence.kind == "fenced" and any(
-        row["node"] == node
-        and absence.begin - _EXPIRED_WITHIN
-        <= row["at"]
-        <= (absence.end or row["at"]) + _EXPIRED_WITHIN
-        for row in context.events("session_expired")
-    )
+    if absence.kind != "fenced":
+        return False
+    moments = _expired_sessions(context).get(broker_node(absence.broker), [])
+    first = bisect_left(moments, absence.begin - _EXPIRED_WITHIN)
+    end = FOREVER if absence.end is None else absence.end + _EXPIRED_WITHIN
+    return first < len(moments) and moments[first] <= end
 
 
 @once_per_run

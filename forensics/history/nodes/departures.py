@@ -314,7 +314,8 @@ def _unanswered_by_zookeeper(
     index = IntervalIndex(waits, lambda wait: wait[1:])
     found = set()
     for departure in departures:
-        near = index.around(departure.high - _SESSION, departure.high)
+        since = departure.heard[0] if departure.heard else departure.high - _SESSION
+        near = index.around(since, departure.high)
         waiting = {broker for broker, *_ in near} | {departure.broker}
         if len(waiting) > 1 and 2 * len(waiting) > len(brokers):
             found.add(departure.high)
