@@ -35,7 +35,7 @@ _DATELESS = re.compile(r"%d\{(?:d{1,2}[:.]d{2}|[Hhk]{1,2}[:.]mm|ABSOLUTE)")
 _ROTATION = re.compile(r"[-_.]?\d[\d_-]*")
 # Between two parts of a log time may stand still for so long, and lines be out of order by so much.
 _LONGEST_REST, _JITTER = 6 * HOUR, 2_000_000
-_MOST_YEARS = 40
+_MOST_DAYS = 40 * 366
 # Where a year ends, times without one fall back by nearly as much.
 _NEW_YEAR, _A_LEAP_YEAR = 300 * DAY, 366 * DAY
 
@@ -203,9 +203,12 @@ def _moves(span: Span, what: str, around: Collection[FileAccount]) -> Iterator[i
         return
     low, high = min(first for first, _ in spans), max(last for _, last in spans)
     if what == "date":
-        first, last = (low - span[1]) // DAY - 1, (high - span[0]) // DAY + 1
-        # Days that no log is of are left out before they are tried.
-        for day in range(first, last + 1) if last - first < 366 * _MOST_YEARS else ():
+        # Only days that some log is of are tried.
+        days: set[int] = set()
+        for first, last in set(spans):
+            earliest, latest = (first - span[1]) // DAY - 1, (last - span[0]) // DAY + 1
+            days.update(range(earliest, min(latest, earliest + _MOST_DAYS) + 1))
+        for day in sorted(days):
             yield day * DAY
         return
     begin = to_datetime(span[0])
