@@ -359,7 +359,8 @@ def _translate_errors() -> Iterator[None]:
         if error.filename is None and error.errno not in DISK_ERRORS:
             raise
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        says = os.strerror(error.errno) if error.errno else str(error)
+        # A store has reasons of its own, such as an access that it denies.
+        says = error.strerror or str(error)
         raise click.ClickException(printable(f"{place}{says}")) from error
     except MemoryError as error:
         message = "there is not enough memory; see `ulimit -v` and the limits of the container"
