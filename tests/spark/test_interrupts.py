@@ -74,6 +74,8 @@ def stop_after(
     child = subprocess.Popen(
         [*command, *engine], cwd=ROOT, env=os.environ | own, text=True,
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     done = 0.0
     try:
@@ -111,7 +113,9 @@ def _stage_of(out: Path) -> str:
 
 def _half_written(out: Path, code: int) -> Iterator[str]:
     """Name what is in an output folder and not whole, or not what the exit code says."""
-    names = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    # An empty lock in a store holds nothing, and is removed later.
+    found = [path for path in out.iterdir() if not _is_empty_lock(path)] if out.is_dir() else []
+    names = {path.name for path in found}
     yield from (name for name in names if name.startswith(".") or name == "_staging")
     if "_RESULT.json" in names:
         told = json.loads((out / "_RESULT.json").read_text("utf-8"))["exit_code"]
@@ -127,6 +131,10 @@ def _half_written(out: Path, code: int) -> Iterator[str]:
         "</html>\n"
     ):
         yield "half a page"
+
+
+def _is_empty_lock(path: Path) -> bool:
+    return path.name.startswith(".lock-") and not path.stat().st_size
 
 
 def _session(leader: int) -> Iterator[tuple[int, str, float]]:
