@@ -360,8 +360,9 @@ def _translate_errors() -> Iterator[None]:
             raise
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         # A store has reasons of its own, such as an access that it denies.
-        is_plain = error.filename is None and error.errno
-        says = os.strerror(error.errno) if is_plain else error.strerror or str(error)
+        says = error.strerror or str(error)
+        if error.filename is None and error.errno is not None:
+            says = os.strerror(error.errno)
         raise click.ClickException(printable(f"{place}{says}")) from error
     except MemoryError as error:
         message = "there is not enough memory; see `ulimit -v` and the limits of the container"
