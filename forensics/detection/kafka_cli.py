@@ -226,20 +226,13 @@ class KafkaCli:
         entity = _entity("brokers", broker)
         return f"kafka-configs.sh {self._bootstrap} --describe --all {entity}{picked}"
 
-    def preferred_election(self, topic: str | None = None, partition: int | None = None) -> str:
-        """Give leadership back to the first replicas, of a partition or of all."""
+    def preferred_election(self) -> str:
+        """Give leadership of all partitions back to their first replicas."""
         if self.version < (2, 4):  # KIP-460
             at = self._zookeeper if self.version < (2, 2) else self._bootstrap  # KIP-183
             return f"kafka-preferred-replica-election.sh {at}"
-        which = _which(topic, partition)
-        return f"kafka-leader-election.sh {self._bootstrap} --election-type preferred {which}"
-
-    def force_election(self, topic: str, partition: int) -> str:
-        """Elect a replica that is not in sync: records that only the last leader had are lost."""
-        if self.version < (2, 4):  # KIP-460
-            return self.set_topic_config(topic, "unclean.leader.election.enable", "true")
-        which = _which(topic, partition)
-        return f"kafka-leader-election.sh {self._bootstrap} --election-type unclean {which}"
+        which = "--election-type preferred --all-topic-partitions"
+        return f"kafka-leader-election.sh {self._bootstrap} {which}"
 
     def group(self, group: str) -> str:
         """Show members, offsets and lag of a consumer group."""
@@ -263,13 +256,13 @@ class KafkaCli:
         whom = f"--group {quote(group)} --topic {quote(topic)}"
         return f"kafka-consumer-groups.sh {self._groups} --reset-offsets {whom} {to}{dry}"
 
-    def end_offsets(self, topic: str) -> str:
-        """Show where the log of each partition ends."""
-        return self._offsets(topic, -1)
-
     def begin_offsets(self, topic: str) -> str:
         """Show where the log of each partition begins."""
-        return self._offsets(topic, -2)
+        which = f"--topic {quote(topic)} --time -2"
+        if self.version < (3, 0):  # KIP-635
+            tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
+            return f"{tool} --broker-list {self.places.brokers} {which}"
+        return f"kafka-get-offsets.sh {self._bootstrap} {which}"
 
     def read_record(self, topic: str, partition: int, offset: int) -> str:
         """Read one record."""
@@ -378,13 +371,6 @@ class KafkaCli:
     def _in_log_dir(self, topic: str, partition: int, file: str, broker: int | None) -> str:
         return f"{self.places.log_dir(broker)}/{quote(f'{topic}-{partition}')}/{file}"
 
-    def _offsets(self, topic: str, time: int) -> str:
-        which = f"--topic {quote(topic)} --time {time}"
-        if self.version < (3, 0):  # KIP-635
-            tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
-            return f"{tool} --broker-list {self.places.brokers} {which}"
-        return f"kafka-get-offsets.sh {self._bootstrap} {which}"
-
 
 def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     """Return the commands for the cluster of a run, as its tables tell."""
@@ -428,9 +414,3 @@ def _to_windows(action: str) -> str:
 
 def _entity(kind: str, name: object) -> str:
     return f"--entity-type {kind} --entity-name {quote(name)}"
-
-
-def _which(topic: str | None, partition: int | None) -> str:
-    if topic is None or partition is None:
-        return "--all-topic-partitions"
-    return f"--topic {quote(topic)} --partition {partition}"
