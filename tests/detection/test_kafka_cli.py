@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.cluster_addresses import ClusterAddresses
-from forensics.detection.kafka_cli import KafkaCli
+from forensics.detection.kafka_cli import ClusterAddresses, KafkaCli
 from tests.detection.cases import case, event, logs
 
 HOSTILE = ["a b", "$(rm -rf /)", "`id`", "a'; rm -rf / #", 'a"b', "a\nrm b", "a|b", "-x", ""]
