@@ -31,7 +31,7 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import client_name, describe_scope, is_open
+from forensics.report.finding_text import client_name, describe_scope, is_open, shorten_names
 from forensics.report.incident_span import clock_text, describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -253,7 +253,7 @@ def _incident(run: RunOutput) -> str:
         return _unclean(run)
     span = incident_span(run)
     findings = span.findings if span else run.incidents
-    stories = node_stories(findings)
+    stories = node_stories(run, findings)
     if stories and worst.detector in (*NODE_STORIES, *CONSEQUENCES):
         return "; ".join([*_tell(run, stories), *_consequences(run, findings)])
     if same := merged_findings(run):
@@ -267,9 +267,15 @@ def _incident(run: RunOutput) -> str:
     return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
 
 
-def node_stories(findings: Sequence[SavedFinding]) -> list[SavedFinding]:
-    """Return the findings about processes that are no planned restart."""
-    return [one for one in findings if one.detector in NODE_STORIES and _is_bad(one)]
+def node_stories(run: RunOutput, findings: Sequence[SavedFinding]) -> list[SavedFinding]:
+    """Return the findings about processes that are no planned restart; ZooKeeper's among them."""
+    began = {str(one.get("finding")) for one in run.document.get("trigger") or ()}
+    return [
+        one
+        for one in findings
+        if (one.detector in NODE_STORIES and _is_bad(one))
+        or (one.detector == "session-expiry" and one.id in began)
+    ]
 
 
 def merged_findings(run: RunOutput) -> list[SavedFinding]:
@@ -279,7 +285,7 @@ def merged_findings(run: RunOutput) -> list[SavedFinding]:
     worst = run.incidents[0]
     same = [one for one in findings if one.detector == worst.detector]
     is_merged = len(same) > 1 and worst.detector in MERGED
-    is_story = worst.detector in CONSEQUENCES and bool(node_stories(findings))
+    is_story = worst.detector in CONSEQUENCES and bool(node_stories(run, findings))
     return same if is_merged and not is_story else []
 
 
@@ -343,7 +349,7 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
         return
     verb = {"restart crash": "crashed", "restart unknown": "went away", "long-pause": "froze"}
     if kind not in verb or any(not one.brokers for one in members):
-        yield from (one.title.partition(";")[0] for one in members)
+        yield from (shorten_names(one.title.partition(";")[0]) for one in members)
         return
     in_turn = [broker for one in members for broker in one.brokers]
     if len(members) == 1:
@@ -567,6 +573,8 @@ def _question(finding: SavedFinding) -> str:
         return f"who deleted records of {measures.get('topic')}"
     if finding.detector == "stale-metadata" and measures.get("suspect") == "topic_deleted":
         return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
+    if finding.detector == "session-expiry" and measures.get("kind") in ("unreachable", "common"):
+        return "why ZooKeeper did not answer"
     if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
         return f"why the members of {_whom(finding)} come and go"
     return ""

@@ -13,10 +13,16 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
+from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
-from forensics.report.finding_text import client_name, short_title, times_of, whole_seconds
+from forensics.report.finding_text import (
+    client_name,
+    shorten_names,
+    short_title,
+    times_of,
+    whole_seconds,
+)
 from forensics.report.headline import (
     CONSEQUENCES,
     NODE_STORIES,
@@ -53,8 +59,6 @@ LEADER_WORDS = {
     "leader_dead": "was down", "leader_hung": "was frozen", "leader_isolated": "was cut off",
     "leader_stopped": "was stopped", "no_leader": "",
 }  # fmt: skip
-# Clients that logs name by their file alone.
-FILE_NAME = re.compile(r"file:[^\s,:']+")
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
@@ -115,7 +119,7 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
 
 def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
-    stories = node_stories(span.findings)
+    stories = [one for one in node_stories(run, span.findings) if one.detector in NODE_STORIES]
     brokers = {broker for one in stories for broker in one.brokers}
     went = sum(max(len(times_of(one)), 1) for one in stories)
     for one in run.findings:
@@ -138,7 +142,7 @@ def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, 
     if not run.document.get("trigger"):
         return
     told = {broker_id(str(one.get("node"))) for one in run.document["trigger"]}
-    for one in node_stories(span.findings):
+    for one in node_stories(run, span.findings):
         if one.detector == "long-pause" and one.start_ms is not None and not told & {*one.brokers}:
             for broker in one.brokers[:1]:
                 yield {"kind": "pause", "node": f"broker-{broker}", "at": one.start_ms,
@@ -155,10 +159,13 @@ def _trigger_sentence(
             nodes = [node_text(str(one.get("node"))) for one in members if one.get("node")]
             who = join_names(list(dict.fromkeys(nodes)))
             return f"How {who} left is not in the logs." if who else "The logs do not say why."
-        titles = list(dict.fromkeys(one.title.partition(";")[0] for one in findings))
+        titles = list(dict.fromkeys(shorten_names(one.title.partition(";")[0]) for one in findings))
         if titles[0] == headline(run):
             return first_sentences(findings[0].explanation, 2)
-        return f"{join_names(titles, 2)}. {first_sentences(findings[0].explanation, 1)}"
+        titles = [f"{one[:1].upper()}{one[1:]}" for one in titles]
+        when = "" if len(titles) > 1 else f" from {clock_text(findings[0].start_ms or 0, span.start)} on"
+        when *= findings[0].detector == "session-expiry"
+        return f"{join_names(titles, 2)}{when}. {first_sentences(findings[0].explanation, 1)}"
     moments = [(_moment(one.get("at")), str(one.get("node"))) for one in members]
     repeats = [one for one in findings if one.detector == "flapping-broker"]
     if kind == "crash" and not repeats:
@@ -298,11 +305,6 @@ def first_sentences(text: str, number: int) -> str:
     return told if len(told) <= MAX_WHY else parts[0]
 
 
-def shorten_names(text: str) -> str:
-    """Shorten the names of clients that are known by their file alone."""
-    return CLIENT_INSTANCE.sub("", FILE_NAME.sub(lambda found: client_name(found[0]), text))
-
-
 def _mechanism(run: RunOutput) -> Iterator[str]:
     """Say how the trigger led to what the headline says, and which guardrail was missing."""
     worst = run.incidents[0]
@@ -314,11 +316,12 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
-            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if node != "None")
-            one = nodes[0] if len(nodes) == 1 else "a broker"
+            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if broker_id(node))
+            is_one = len(nodes) == len(_trigger_nodes(run)) == 1
             yield (
-                f"The partitions that {one} led had no leader that served them until another was "
-                f"elected or {'that broker' if len(nodes) != 1 else one} came back."
+                f"The partitions that {nodes[0] if is_one else 'a broker'} led had no leader that "
+                "served them until another was elected or "
+                f"{nodes[0] if is_one else 'that broker'} came back."
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
@@ -582,7 +585,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     worst = run.incidents[0]
     if "gave up" in loss_sentence(run) or "given up" in loss_sentence(run):
         said.add("undelivered-records")
-    rest = [one for one in span.findings if one.detector not in said]
+    told = {one.id for one in node_stories(run, span.findings)}
+    rest = [one for one in span.findings if one.detector not in said and one.id not in told]
     # The headline names these; their titles say how each of them fared.
     first = merged_findings(run)[:MAX_NAMED]
     if not first or headline(run) == worst.title:
@@ -591,7 +595,10 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     room = max(MAX_EFFECTS - len(first), 0)
     room += len(rest) == room + 1
     for one in [*first, *rest[:room]]:
-        yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")
+        title = shorten_names(one.title)
+        # Names of clients stay as they are.
+        title = f"B{title[1:]}" if title.startswith("broker ") else title
+        yield SummaryLine(f"{title}.", one.id, "Evidence")
     if len(rest) > room:
         more = count(len(rest) - room, "more finding")
         names = list(dict.fromkeys(short_title(one).lower() for one in rest[room:]))

@@ -25,7 +25,7 @@ from forensics.report.coverage_advice import (
     unanswered_detectors,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, client_name
+from forensics.report.finding_text import COMMAND_LINE, client_name, shorten_names
 from forensics.report.headline import (
     brokers_text,
     list_doubts,
@@ -40,7 +40,6 @@ from forensics.report.summary import (
     first_sentences,
     incident_outages,
     node_text,
-    shorten_names,
 )
 from forensics.run_output.findings import PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding

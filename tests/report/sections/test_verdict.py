@@ -106,6 +106,29 @@ def test_why_names_the_triggers_in_order_and_the_guardrail(unclean: Path) -> Non
     assert "Not known Why brokers 2 and 1 crashed." in says
 
 
+def test_a_zookeeper_that_answered_nobody_is_in_the_headline_and_first_in_why(
+    unclean: Path,
+) -> None:
+    silent = finding(
+        "F-1", "session-expiry", "medium", title="broker-1, broker-2 got no answer from ZooKeeper",
+        measures={"kind": "unreachable"}, explanation="It took connections and did not answer.",
+        **{"from": iso(40_000), "to": iso(70_000)},
+    )  # fmt: skip
+    offline = finding("F-3", "offline-partitions", "high", title="3 partitions unavailable")
+    began = [trigger("F-1", 0, 40_000, "unknown") | {"node": "zookeeper"},
+             trigger("F-2", 3, 60_000)]  # fmt: skip
+
+    says = draw(unclean, offline, silent, crashed("F-2", 3, 60_000), trigger=began)
+
+    assert says.startswith("high Broker 1, broker 2 got no answer from ZooKeeper; broker 3 crashed")
+    assert (
+        "Why Broker 1, broker 2 got no answer from ZooKeeper from 11:38:20 on. It took connections"
+        " and did not answer. Broker 3 crashed at 11:38:40"
+    ) in says
+    assert says.count("got no answer from ZooKeeper") == 2
+    assert "Why ZooKeeper did not answer." in says
+
+
 def test_why_says_nothing_twice(unclean: Path) -> None:
     story = "The address leads nowhere. The broker is well."
     found = finding("F-1", "unreachable-listener", "medium", brokers=[1], explanation=story,
