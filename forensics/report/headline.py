@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import pyarrow.dataset as ds
+from collections.abc import Iterator, Sequence
 
 from forensics.lib.text_format import (
     count,
@@ -18,6 +15,7 @@ from forensics.lib.text_format import (
 )
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
+    answerable_detectors,
     count_lines,
     describe_missing_logs,
     loss_would_be_visible,
@@ -32,7 +30,12 @@ from forensics.report.data_loss import (
     sum_losses,
 )
 from forensics.report.finding_text import client_name, describe_scope, is_open, shorten_names
-from forensics.report.incident_span import clock_text, describe_span, incident_span
+from forensics.report.incident_span import (
+    clock_text,
+    describe_span,
+    incident_span,
+    outages_without_end,
+)
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -207,12 +210,12 @@ def describe_reading(run: RunOutput) -> str:
     read_lines, unparsed = count_lines(run)
     share = percent(read_lines - unparsed, read_lines) if read_lines else "an unknown share"
     asked = len(run.document.get("detectors") or ())
-    unanswered = len(unanswered_detectors(run))
     read = f"{share} of {count(lines, 'line')} understood"
     if not asked:
         return read
-    ran = f"{count(asked - unanswered, 'check')} run"
-    return f"{read}; {ran}, {unanswered} could not run" if unanswered else f"{read}; {ran}"
+    ran = f"{count(asked - len(unanswered_detectors(run)), 'check')} run"
+    lacking = len(answerable_detectors(run))
+    return f"{read}; {ran}, {lacking} could not run" if lacking else f"{read}; {ran}"
 
 
 def list_doubts(run: RunOutput) -> list[str]:
@@ -467,56 +470,6 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         yield f"{bounds_text(least, most)} lost"
     elif most is None:
         yield "records may be lost"
-
-
-@dataclass(frozen=True)
-class OpenEnds:
-    """Partitions that lost their leader, and of which no line tells the moment it was back."""
-
-    partitions: int
-    # by when all of them were led again, as lines of their leaders say, and the longest until then
-    latest: int | None = None
-    longest: int | None = None
-
-
-def outages_without_end(run: RunOutput) -> OpenEnds:
-    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
-    span = incident_span(run)
-    columns = ("topic", "partition", "leader_epoch", "started_at")
-    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
-    lost = {
-        (row["topic"], row["partition"]): row
-        for row in (run.rows("leadership", columns, where) if span else ())
-        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
-    }
-    led = _led_again(run, {key: row["leader_epoch"] for key, row in lost.items()}) if lost else {}
-    if not lost or set(led) != set(lost):
-        return OpenEnds(len(lost))
-    begins: dict[tuple[str, int], int] = {}
-    for row in run.rows("outages", ("topic", "partition", "started_at"), ~ds.field("planned")):
-        key = row["topic"], row["partition"]
-        if key in led and row["started_at"] is not None and row["started_at"] <= led[key]:
-            begins[key] = max(row["started_at"], begins.get(key, row["started_at"]))
-    longest = max(at - begins.get(key, int(lost[key]["started_at"])) for key, at in led.items())
-    return OpenEnds(len(lost), max(led.values()), longest)
-
-
-def _led_again(
-    run: RunOutput, epochs: Mapping[tuple[str, int], int | None]
-) -> dict[tuple[str, int], int]:
-    """Return when the leader of the next epoch of each partition said that it leads it."""
-    topics = ds.field("topic").isin(sorted({topic for topic, _ in epochs}))
-    where = topics & (ds.field("kind") == "partition_state") & (ds.field("leader") >= 0)
-    columns = ("topic", "partition", "leader", "leader_epoch", "broker", "node", "ts")
-    found: dict[tuple[str, int], int] = {}
-    for row in run.rows("events", columns, where):
-        key = row["topic"], row["partition"]
-        epoch = epochs.get(key)
-        is_own = row["broker"] == row["leader"] and row["ts"] is not None
-        if is_own and epoch is not None and row["leader_epoch"] == epoch + 1:
-            at = run.correct_time(row["node"], row["ts"])
-            found[key] = min(at, found.get(key, at))
-    return found
 
 
 def open_causes(run: RunOutput) -> list[str]:

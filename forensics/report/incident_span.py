@@ -1,9 +1,12 @@
-"""From when to when the incident lasted: one interval for the whole page."""
+"""From when to when the incident lasted, one interval for the whole page, and its outages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow.dataset as ds
 
 from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import count, duration, join_names, time_text
@@ -15,10 +18,11 @@ from forensics.report.finding_text import (
     is_open,
     short_title,
 )
-from forensics.run_output.reader import RunOutput, SavedFinding
+from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
 SAME_INCIDENT_MS = 30 * 60_000
+OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
 WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
@@ -206,3 +210,82 @@ def describe_others(span: IncidentSpan) -> str:
     starts = ", ".join(clock_text(start, span.start) for start, _ in span.others[:3])
     more = " and later" if len(span.others) > 3 else ""
     return f"{count(len(span.others), 'more incident')} in these logs, at {starts}{more}"
+
+
+def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:
+    """Return the unplanned outages of the incident: partition, start, end, row."""
+    found = []
+    for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
+        start, end = row["started_at"], row["ended_at"]
+        end = end if end is not None else run.logs_end
+        if start is not None and end is not None and start <= span.end and end >= span.start:
+            found.append((f"{row['topic']}-{row['partition']}", start, end, row))
+    return found
+
+
+def longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
+    """Return each partition's longest outage of the incident, the longest first."""
+    found: dict[str, int] = {}
+    for name, start, end, _ in incident_outages(run, span):
+        found[name] = max(found.get(name, 0), end - start)
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def most_at_once(run: RunOutput, span: IncidentSpan) -> int:
+    """Count the partitions of the incident that were unavailable at the same moment, at most."""
+    changes = sorted(
+        change
+        for _, start, end, _ in incident_outages(run, span)
+        for change in ((start, 1), (end, -1))
+    )
+    return max(accumulate(change for _, change in changes), default=0)
+
+
+@dataclass(frozen=True)
+class OpenEnds:
+    """Partitions that lost their leader, and of which no line tells the moment it was back."""
+
+    partitions: int
+    # by when all of them were led again, as lines of their leaders say, and the longest until then
+    latest: int | None = None
+    longest: int | None = None
+
+
+def outages_without_end(run: RunOutput) -> OpenEnds:
+    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
+    span = incident_span(run)
+    columns = ("topic", "partition", "leader_epoch", "started_at")
+    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
+    lost = {
+        (row["topic"], row["partition"]): row
+        for row in (run.rows("leadership", columns, where) if span else ())
+        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
+    }
+    led = _led_again(run, {key: row["leader_epoch"] for key, row in lost.items()}) if lost else {}
+    if not lost or set(led) != set(lost):
+        return OpenEnds(len(lost))
+    begins: dict[tuple[str, int], int] = {}
+    for row in run.rows("outages", ("topic", "partition", "started_at"), ~ds.field("planned")):
+        key = row["topic"], row["partition"]
+        if key in led and row["started_at"] is not None and row["started_at"] <= led[key]:
+            begins[key] = max(row["started_at"], begins.get(key, row["started_at"]))
+    longest = max(at - begins.get(key, int(lost[key]["started_at"])) for key, at in led.items())
+    return OpenEnds(len(lost), max(led.values()), longest)
+
+
+def _led_again(
+    run: RunOutput, epochs: Mapping[tuple[str, int], int | None]
+) -> dict[tuple[str, int], int]:
+    """Return when the leader of the next epoch of each partition said that it leads it."""
+    topics = ds.field("topic").isin(sorted({topic for topic, _ in epochs}))
+    where = topics & (ds.field("kind") == "partition_state") & (ds.field("leader") >= 0)
+    columns = ("topic", "partition", "leader", "leader_epoch", "broker", "node", "ts")
+    found: dict[tuple[str, int], int] = {}
+    for row in run.rows("events", columns, where):
+        key = row["topic"], row["partition"]
+        epoch = epochs.get(key)
+        is_own = row["broker"] == row["leader"] and row["ts"] is not None
+        if is_own and epoch is not None and row["leader_epoch"] == epoch + 1:
+            at = run.correct_time(row["node"], row["ts"])
+            found[key] = min(at, found.get(key, at))
+    return found

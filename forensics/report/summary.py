@@ -18,8 +18,8 @@ from forensics.lib.text_format import count, duration, join_names, parse_millis,
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
     client_name,
-    shorten_names,
     short_title,
+    shorten_names,
     times_of,
     whole_seconds,
 )
@@ -36,10 +36,17 @@ from forensics.report.headline import (
     merged_findings,
     node_stories,
     often_text,
-    outages_without_end,
     story_names,
 )
-from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
+from forensics.report.incident_span import (
+    IncidentSpan,
+    clock_text,
+    incident_outages,
+    incident_span,
+    longest_outages,
+    most_at_once,
+    outages_without_end,
+)
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
@@ -47,7 +54,6 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
 # Two findings name the moment of one thing so close together.
 SAME_MOMENT_MS = 2000
-OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
 CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
 # What a broker did, by the kind of the trigger.
@@ -120,6 +126,7 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
 def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
     stories = [one for one in node_stories(run, span.findings) if one.detector in NODE_STORIES]
+    stories = [one for one in stories if one.brokers]
     brokers = {broker for one in stories for broker in one.brokers}
     went = sum(max(len(times_of(one)), 1) for one in stories)
     for one in run.findings:
@@ -133,8 +140,8 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
                 if isinstance(vacant, int | float)
                 else ""
             )
-            each = " each time" if times == went > 1 else f" {times_text(times)}" * (went > 1)
-            yield f"The broker that went was the active controller{each}{gap}."
+            each = "Each time the" if times == went > 1 else f"{times_text(times).capitalize()} the"
+            yield f"{each if went > 1 else 'The'} broker was the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -163,7 +170,11 @@ def _trigger_sentence(
         if titles[0] == headline(run):
             return first_sentences(findings[0].explanation, 2)
         titles = [f"{one[:1].upper()}{one[1:]}" for one in titles]
-        when = "" if len(titles) > 1 else f" from {clock_text(findings[0].start_ms or 0, span.start)} on"
+        when = (
+            ""
+            if len(titles) > 1
+            else f" from {clock_text(findings[0].start_ms or 0, span.start)} on"
+        )
         when *= findings[0].detector == "session-expiry"
         return f"{join_names(titles, 2)}{when}. {first_sentences(findings[0].explanation, 1)}"
     moments = [(_moment(one.get("at")), str(one.get("node"))) for one in members]
@@ -317,11 +328,10 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
             nodes = sorted(node_text(node) for node in _trigger_nodes(run) if broker_id(node))
-            is_one = len(nodes) == len(_trigger_nodes(run)) == 1
+            one = nodes[0] if len(nodes) == len(_trigger_nodes(run)) == 1 else "a broker"
             yield (
-                f"The partitions that {nodes[0] if is_one else 'a broker'} led had no leader that "
-                "served them until another was elected or "
-                f"{nodes[0] if is_one else 'that broker'} came back."
+                f"While {one} was away, the partitions that it led had no leader that served them"
+                " until another was elected or it came back."
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
@@ -442,8 +452,10 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
             yield SummaryLine("No partition was unavailable.")
         return
     of = f" of {known:,}" if known else ""
-    longest = _longest_outages(run, span)
+    longest = longest_outages(run, span)
     begin = f"{hit:,}{of} partitions unavailable" if hit > 1 else f"1{of} partitions unavailable"
+    at_once = most_at_once(run, span)
+    begin += f" (at most {at_once:,} at once)" if at_once < hit and longest else ""
     if not longest:
         at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
@@ -485,25 +497,6 @@ def _lengths(low: int, high: int) -> str:
     if shortest == longest:
         return longest
     return f"{shortest} to {longest}" if high > low * ABOUT_SAME else f"up to {longest}"
-
-
-def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:
-    """Return the unplanned outages of the incident: partition, start, end, row."""
-    found = []
-    for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
-        start, end = row["started_at"], row["ended_at"]
-        end = end if end is not None else run.logs_end
-        if start is not None and end is not None and start <= span.end and end >= span.start:
-            found.append((f"{row['topic']}-{row['partition']}", start, end, row))
-    return found
-
-
-def _longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
-    """Return each partition's longest outage of the incident, the longest first."""
-    found: dict[str, int] = {}
-    for name, start, end, _ in incident_outages(run, span):
-        found[name] = max(found.get(name, 0), end - start)
-    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:

@@ -11,13 +11,16 @@ import pytest
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
 from forensics.report.headline import (
-    OpenEnds,
     headline,
-    outages_without_end,
     page_title,
     verdict_sentence,
 )
-from forensics.report.incident_span import describe_others, incident_span
+from forensics.report.incident_span import (
+    OpenEnds,
+    describe_others,
+    incident_span,
+    outages_without_end,
+)
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
 from tests.report.sample_runs import (

@@ -43,14 +43,14 @@ def render(run: RunOutput) -> Markup:
     data = _timeline_data(run, brokers)
     if data is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
+    caption = _caption(run, data)
     drawing = timeline.draw_timeline(data)
     states = _states(brokers)
     if not drawing["data"]:
-        return join([tag("p", _caption(data)), states])
+        return join([tag("p", caption), states])
     legend = render_legend((), timeline.state_legend(data))
     colours = render_legend(timeline.timeline_legend(data))
     still = timeline.draw_static_timeline(data)
-    caption = _caption(data)
     return figure("figure-timeline", drawing, caption, colours, states, still=still, legend=legend)
 
 
@@ -142,7 +142,7 @@ def _worst(
     return [lane for lane in lanes if lane.name in kept]
 
 
-def _caption(data: plotly_sheet.TimelineData) -> str:
+def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
     away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
     served = f"Not in service at some time: {join_names(away, 6)}" if away else (
         "All brokers in these logs were in service all the time"
@@ -153,10 +153,12 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
         served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
+    # The summary says how many partitions of an incident were unavailable, and how many at once.
+    told = {"unavailable"} if run.incidents else set()
     peaks = [
         f"{level:,} {name}"
         for name, points in data.debt.items()
-        if (level := time_bins.max_level(points, data.view))
+        if name not in told and (level := time_bins.max_level(points, data.view))
     ]
     worst = [f"partitions at the same moment, at most: {', '.join(peaks)}"] if peaks else []
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0

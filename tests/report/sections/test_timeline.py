@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,14 @@ def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
     assert '"frozen"' in drawing
 
 
-def test_partitions_at_once_and_in_all_are_told_apart(unclean: Path) -> None:
+def test_partitions_at_once_are_told_where_no_summary_does(
+    unclean: Path, rewrite: Callable[[Path, dict[str, Any]], None]
+) -> None:
     """Two numbers for one thing leave a reader wondering which one is wrong."""
-    html = timeline.render(load_run(unclean))
+    assert "unavailable" not in timeline.render(load_run(unclean)).partition("Shown:")[0]
 
+    rewrite(unclean, {"findings": [], "verdict": "clear"})
+    html = timeline.render(load_run(unclean))
     assert "partitions at the same moment, at most: 3 unavailable" in html
 
 

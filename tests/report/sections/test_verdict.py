@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from forensics.detection.requirements import TOO_OLD
 from forensics.history.log_coverage import ENDS_EARLY
-from forensics.report.sections import verdict
+from forensics.report.sections import timeline, verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import at, document, file, finding, iso, lost, save
+from tests.report.sample_runs import at, document, file, finding, iso, leadership, lost, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 
@@ -127,6 +128,60 @@ def test_a_zookeeper_that_answered_nobody_is_in_the_headline_and_first_in_why(
     ) in says
     assert says.count("got no answer from ZooKeeper") == 2
     assert "Why ZooKeeper did not answer." in says
+
+
+def test_a_check_that_could_not_run_is_told_with_its_reason_if_logs_would_help(
+    unclean: Path,
+) -> None:
+    """No log of an old Kafka tells of times in the future: nobody can do anything about that."""
+    old = {"detector": "future-timestamps", "status": "not_evaluable",
+           "reasons": [f"{TOO_OLD} 4.1"]}  # fmt: skip
+    none = "there is no controllers' log (controller.log) in the archive"
+    deaf = [{"detector": name, "status": "not_evaluable", "reasons": [none]}
+            for name in ("isr-storm", "slow-controller", "isr-flapping")]  # fmt: skip
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=[old])
+    assert "uture timestamps" not in says
+    assert "could not run" not in says
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=[old, *deaf])
+    assert f"ISR storm, slow controller, flapping of the ISR: not looked for, as {none}." in says
+    assert "uture timestamps" not in says
+
+    clear = draw(unclean, verdict_="clear", detectors=[old, {"detector": "a", "status": "quiet"}])
+    assert "; 1 check run. " in clear
+
+
+def test_checks_of_clients_are_counted_where_no_client_has_a_log(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    none = "there is no clients' log in the archive"
+    deaf = [{"detector": name, "status": "not_evaluable", "reasons": [none]} for name in "ab"]
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=deaf)
+
+    assert "What clients saw: none of their logs are here, so 2 checks could not run." in says
+    assert "not looked for" not in says
+
+
+def test_how_many_partitions_were_unavailable_at_once_is_said_where_it_is_fewer(
+    unclean: Path,
+) -> None:
+    """The caption of the timeline says no other number."""
+    dark = finding("F-1", "offline-partitions", "high",
+                   **{"from": iso(59_000), "to": iso(110_000)})  # fmt: skip
+    assert "3 of 11 partitions unavailable for 2.4 s." in draw(unclean, dark)
+
+    rows = leadership()
+    later = [row | {"topic": "later", "started_at": row["started_at"] + 20_000_000,
+                    "ended_at": row["ended_at"] and row["ended_at"] + 20_000_000}
+             for row in rows if row["topic"] == "metrics-firehose"]  # fmt: skip
+    save(unclean, "leadership", [*rows, *later])
+    impact = document([])["impact"] | {"partitions_unavailable": 6}
+
+    assert "6 of 11 partitions unavailable (at most 3 at once) for 2.4 s" in draw(
+        unclean, dark, impact=impact
+    )
+    assert "unavailable" not in text(timeline.render(load_run(unclean))).partition("Shown:")[0]
 
 
 def test_why_says_nothing_twice(unclean: Path) -> None:
@@ -444,11 +499,9 @@ def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) ->
     ]
     one = crashed("F-2", 2, 50_000)
     save(unclean, "outages", once)
-    assert "unavailable: a-0 for 8 s, while broker 2 was down." in draw(unclean, one)
+    assert ": a-0 for 8 s, while broker 2 was down." in draw(unclean, one)
     save(unclean, "outages", twice)
-    assert "unavailable: a-1 for up to 5 s at a time, while broker 2 was down." in draw(
-        unclean, one
-    )
+    assert ": a-1 for up to 5 s at a time, while broker 2 was down." in draw(unclean, one)
 
 
 def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: Path) -> None:
@@ -463,7 +516,7 @@ def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: 
     says = draw(unclean, flaps, lost_with, trigger=[trigger("F-1", 3, 50_000)])
 
     assert "Broker 3 crashed twice (down 14 s from 11:38:30, from 11:39:00 on)" in says
-    assert "The broker that went was the active controller each time: 4.6 s without one" in says
+    assert "Each time the broker was the active controller, too: 4.6 s without one" in says
 
 
 def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
