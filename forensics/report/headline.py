@@ -68,8 +68,8 @@ MAX_STORIES, MAX_TOLD = 2, 3
 # What begins this close together, people call one moment.
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
-LOST_IF = "lost only if written with acks=1 and not resent"
-LOST_IF_UNSEEN = "producers with acks=all send these again, and no log here shows one with acks=1"
+# Such records were above the high watermark: nobody with acks=all had an answer for them.
+SENT_AGAIN = "had not been acknowledged to producers with acks=all, which send them again"
 
 
 def headline(run: RunOutput) -> str:
@@ -152,10 +152,11 @@ def loss_sentence(run: RunOutput) -> str:
 
 
 def lost_if(run: RunOutput) -> str:
-    """Say when records were lost that a clean failover truncated, by the acks that are logged."""
+    """Say what became of records that a clean failover truncated, by the acks that are logged."""
     told = [one.measures for one in run.findings if one.detector == "truncation"]
     is_seen = all(one.get("acks_known") is True and not one.get("acks_one") for one in told)
-    return LOST_IF_UNSEEN if told and is_seen else LOST_IF
+    weak = "no log here shows acks=1" if told and is_seen else "with acks=1 they may be lost"
+    return f"{SENT_AGAIN} ({weak})"
 
 
 def _describe_truncation(truncated: TruncationTotals | None) -> str:
@@ -172,7 +173,7 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
         return "Whether records were lost cannot be told from these logs."
     by_clients = describe_client_losses(run.findings)
     if cut:
-        told = f"No data loss found, but {cut}: {lost_if(run)}."
+        told = f"No data loss found: {cut} {lost_if(run)}."
         return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
@@ -409,20 +410,17 @@ def is_last_stop(run: RunOutput, finding: SavedFinding) -> bool:
     return is_stop and finding.measures.get("kind") == "controlled" and is_open(run, finding)
 
 
-def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
-    """Say which brokers were shut down at the end, and when.
-
-    >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
-    >>> describe_last_stops([stop])
-    'broker 1 was shut down cleanly at 00:01:01, and not started again after that'
-    """
+def describe_last_stops(run: RunOutput, findings: Sequence[SavedFinding]) -> str:
+    """Say which brokers were shut down as the logs end, and when."""
     numbers = sorted({broker for one in findings for broker in one.brokers})
     starts = [one.start_ms for one in findings if one.start_ms is not None]
     first, last = (clock_text(pick(starts), 0)[-8:] for pick in (min, max)) if starts else ("", "")
     when = f" from {first} to {last}" if first != last else f" at {first}" * bool(first)
-    were = "were" if len(numbers) != 1 else "was"
+    known = {row["node"] for row in run.files if row["role"] == "broker"}
     who = brokers_text(numbers) if numbers else "brokers"
-    return f"{who} {were} shut down cleanly{when}, and not started again after that"
+    if len(numbers) == len(known) > 1:
+        who = f"all {len(numbers)} brokers"
+    return f"end with a clean shutdown of {who}{when}"
 
 
 def often_text(finding: SavedFinding) -> str:

@@ -185,8 +185,8 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
         whose = f" of {join_names(span.cut_short, 4)}" if span.cut_short else ""
         end_at = "end by" if len(span.cut_short) > 1 else "end at"
         state = (
-            f"; whether it is over is not known: the logs{whose} {end_at}"
-            f" {clock_text(span.cut_at, span.start)}, before they could show it"
+            f"; whether it is over cannot be told: the logs{whose} {end_at}"
+            f" {clock_text(span.cut_at, span.start)}, too soon after the last error"
         )
     if end == clock_text(span.start, span.start):
         return f"{begin} {zone}{state}"

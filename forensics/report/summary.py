@@ -28,9 +28,7 @@ from forensics.report.headline import (
     NODE_STORIES,
     bounds_text,
     brokers_text,
-    describe_last_stops,
     headline,
-    is_last_stop,
     loss_sentence,
     lost_if,
     merged_findings,
@@ -70,6 +68,8 @@ UNCLEAN_SETTING = "unclean.leader.election.enable"
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
+# Shorter troubles of a client say nothing of how long its users waited.
+MIN_TOLD_MS = 1000
 # Replicas are dropped from an ISR, and clients time out, so long after the cause.
 AROUND_MS = 30_000
 
@@ -190,14 +190,13 @@ def _trigger_sentence(
         name = node_text(node)
         if again:
             parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
+            if again.measures.get("freezes_min"):
+                parts[-1] += f", and was out of service {times_text(again.measures.get('cycles'))}"
             parts[-1] += _each_time(again, kind, span)
         else:
             when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)
             parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
-        if again and again.measures.get("freezes_min"):
-            cycles = again.measures.get("cycles")
-            parts[-1] += f"; its session ended {times_text(cycles)}"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
@@ -220,14 +219,11 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
-    away = (
-        "down "
-        if kind == "crash"
-        else "frozen or fenced "
-        if kind == "pause"
-        else "out of service "
-    )
-    return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
+    away = "down " if kind == "crash" else "out of service "
+    if finding.detector == "long-pause" or finding.measures.get("freezes_min"):
+        # The words before say so.
+        away = ""
+    return f" ({away}{', '.join(parts)})"
 
 
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
@@ -402,18 +398,9 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
     lines = [*_loss_lines(run)]
     if span is None:
         return lines
-    lines += [*_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)]
-    return [*lines, *_last_stops(run)]
-
-
-def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
-    """Say that brokers were shut down at the end of the logs: that is no part of the incident."""
-    stopped = [one for one in run.findings if is_last_stop(run, one)]
-    if stopped:
-        yield SummaryLine(
-            f"Not part of it: {describe_last_stops(stopped)}.",
-            stopped[0].id, "Evidence",
-        )  # fmt: skip
+    return [
+        *lines, *_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)
+    ]  # fmt: skip
 
 
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
@@ -440,7 +427,7 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         number, _, noun = both.rpartition(" ")
         on = count(truncated.partitions, "partition")
         yield SummaryLine(
-            f"{number} more {noun} truncated on {on} after clean failovers: {lost_if(run)}."
+            f"{number} more {noun} truncated on {on} after clean failovers {lost_if(run)}."
         )
 
 
@@ -476,13 +463,16 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
             bound = "up to " if often and " to " not in long else ""
             parts = [f"for {bound}{long}{' at a time' if often else ''}"]
     why = _leaders_away(outages)
-    colon = ": " if parts[0].startswith(name) else " "
     ends = outages_without_end(run)
-    open_end = f"; {ends.partitions} of them for longer" if ends.partitions else ""
-    if ends.latest is not None:
-        open_end += f", led again by {clock_text(ends.latest, span.start)} at the latest"
+    open_end = ""
+    if ends.latest is not None and ends.longest is not None:
+        by = f"led again by {clock_text(ends.latest, span.start)} at the latest"
+        parts = [f"{ends.partitions} for up to {duration(max(ends.longest, most))} ({by})"]
+        if hit > ends.partitions:
+            parts.append(f"the other {hit - ends.partitions} for up to {duration(most)}")
     elif ends.partitions:
-        open_end += ": no line says when they were led again"
+        open_end = f"; {ends.partitions} of them for longer: no line says when they were led again"
+    colon = " " if parts[0].startswith("for ") else ": "
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")
 
@@ -529,11 +519,10 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
-    if ranked:
-        most = lengths[ranked[0]]
-        text += f"; by their logs disconnected or retrying for up to {duration(most)}" * (
-            most >= 1000
-        )
+    if ranked and (most := lengths[ranked[0]]) >= MIN_TOLD_MS:
+        text += f"; by their own logs disconnected or retrying for up to {duration(most)}"
+    elif (run.document.get("impact") or {}).get("partitions_unavailable"):
+        text += "; their own logs do not say for how long"
     yield SummaryLine(f"{text}.", "clients", "Clients")
 
 

@@ -29,6 +29,8 @@ from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, client_name, shorten_names
 from forensics.report.headline import (
     brokers_text,
+    describe_last_stops,
+    is_last_stop,
     list_doubts,
     open_causes,
 )
@@ -249,9 +251,9 @@ def _not_looked_for(run: RunOutput) -> Iterator[SummaryLine]:
 
 
 def describe_logs(run: RunOutput) -> list[SummaryLine]:
-    """Say that no server's logs are missing, and whose were read; empty where some are."""
+    """Say that no server's logs are missing, whose were read, and how they end."""
     if missing_nodes(run) or list_doubts(run):
-        return []
+        return [*_last_stops(run)]
     nodes = {
         role: len({row["node"] or row["file"] for row in run.files if row["role"] == role})
         for role in ("broker", "controller", "client")
@@ -264,8 +266,17 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     kinds = "brokers and controllers" if nodes["controller"] else "brokers"
     text = f"Complete: of all {kinds} that any line names ({servers}){others}."
     if empty := _empty_folders(run):
-        text += f" Without a line: {join_names(empty, 3)}."
-    return [SummaryLine(text, "coverage", "Coverage"), *_wrong_clocks(run)]
+        text += f" {'The log' if len(empty) == 1 else 'Logs'} of {join_names(empty, 3)}"
+        text += f" {'is' if len(empty) == 1 else 'are'} empty."
+    return [SummaryLine(text, "coverage", "Coverage"), *_last_stops(run), *_wrong_clocks(run)]
+
+
+def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say that brokers were shut down as the logs end: that is no part of the incident."""
+    stopped = [one for one in run.findings if is_last_stop(run, one)] if run.incidents else []
+    if stopped:
+        told = f"They {describe_last_stops(run, stopped)}, which is not counted above."
+        yield SummaryLine(told, stopped[0].id, "Evidence")
 
 
 def _empty_folders(run: RunOutput) -> list[str]:

@@ -33,6 +33,8 @@ MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
 MAX_LANES, MAX_BARS = 4, 200
+# The leader changed once more, or nobody says whether it did: that is no outage.
+NOT_TOLD = "leader not in the logs"
 LEADING = ("leader", "unclean leader")
 Span = tuple[int, int]
 
@@ -92,12 +94,12 @@ def _rows_title(title: str, every: Sequence[LaneInterval], drawn: Sequence[LaneI
 
     >>> one, two = (LaneInterval(name, None, "up", 0, 1) for name in "ab")
     >>> _rows_title("Clients", [one, two], [two]), _rows_title("Clients", [one], [one])
-    ('Clients: the 1 of 2 in trouble for longest', 'Clients')
+    ('Clients: 1 of 2, those in trouble first', 'Clients')
     """
     all_names, names = ({lane.name for lane in lanes} for lanes in (every, drawn))
     if len(names) == len(all_names):
         return title
-    return f"{title}: the {len(names)} of {len(all_names)} in trouble for longest"
+    return f"{title}: {len(names)} of {len(all_names)}, those in trouble first"
 
 
 def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
@@ -286,4 +288,4 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
             intervals.gaps(known, (lanes[0].start, view[1])) if lanes[0].start < view[1] else []
         )
         lanes += [LaneInterval(row.label, None, "unknown", *gap) for gap in unknown]
-    return lanes
+    return [replace(one, words=NOT_TOLD) if one.state == "unknown" else one for one in lanes]
