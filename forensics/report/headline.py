@@ -449,16 +449,15 @@ def brokers_text(brokers: Sequence[int]) -> str:
 
 def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[str]:
     impact = run.document.get("impact") or {}
+    possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        ends = outages_without_end(run)
-        long = f" for up to {longest}"
-        if ends.longest is not None:
-            worst = max(ends.longest, round(1000 * (impact.get("longest_s") or 0)))
-            long = f" for up to {duration(worst)}"
-        elif ends.partitions:
-            long = f", {ends.partitions} of them for longer than {longest}"
-        yield f"{count(hit, 'partition')} unavailable{long}"
+        open_ends = outages_without_end(run).partitions
+        long = f", {open_ends} of them for longer than {longest}" if open_ends else ""
+        bound = "at least " * bool(possibly)
+        yield f"{bound}{count(hit, 'partition')} unavailable{long or f' for up to {longest}'}"
+    elif possibly:
+        yield f"{count(possibly, 'partition')} may have been unavailable"
     for one in findings:
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):

@@ -66,6 +66,8 @@ LEADER_WORDS = {
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
+# An end that is known to within less is told as if it were known.
+WITHIN_MS = 1000
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
 # Shorter troubles of a client say nothing of how long its users waited.
@@ -434,15 +436,21 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
 def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     impact = run.document.get("impact") or {}
     hit, known = impact.get("partitions_unavailable"), impact.get("partitions")
+    possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if not hit:
-        if hit == 0:
+        if possibly:
+            text = (
+                f"{count(possibly, 'partition')} may have been unavailable: see what is not known."
+            )
+            yield SummaryLine(text, "partitions", "Partitions")
+        elif hit == 0:
             yield SummaryLine("No partition was unavailable.")
         return
     of = f" of {known:,}" if known else ""
     longest = longest_outages(run, span)
-    begin = f"{hit:,}{of} partitions unavailable" if hit > 1 else f"1{of} partitions unavailable"
     at_once = most_at_once(run, span)
-    begin += f" (at most {at_once:,} at once)" if at_once < hit and longest else ""
+    begin = f"{'At least ' * bool(possibly)}{hit:,}{of} partitions unavailable"
+    begin += f" (at most {at_once:,} at once)" if at_once < hit and longest and not possibly else ""
     if not longest:
         at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
@@ -465,13 +473,11 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     why = _leaders_away(outages)
     ends = outages_without_end(run)
     open_end = ""
-    if ends.latest is not None and ends.longest is not None:
-        by = f"led again by {clock_text(ends.latest, span.start)} at the latest"
-        parts = [f"{ends.partitions} for up to {duration(max(ends.longest, most))} ({by})"]
-        if hit > ends.partitions:
-            parts.append(f"the other {hit - ends.partitions} for up to {duration(most)}")
-    elif ends.partitions:
+    if ends.partitions:
         open_end = f"; {ends.partitions} of them for longer: no line says when they were led again"
+    if ends.within > max(WITHIN_MS, most * (ABOUT_SAME - 1)):
+        end = f"the end of {ends.bounded} of these is known to within {duration(ends.within)}"
+        open_end += f"; {end}"
     colon = " " if parts[0].startswith("for ") else ": "
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")

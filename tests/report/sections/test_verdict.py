@@ -301,9 +301,10 @@ def test_what_was_done_comes_before_what_came_of_it_and_settings_last(quiet: Pat
     says = draw(quiet, setting, cut, *stops, verdict_="clear")
 
     assert re.search(
-        r"Routine Brokers 1 and 2 were shut down cleanly at 11:40:00, and not started again after "
-        r"that\..*6 records truncated after a clean failover: lost only if written with acks=1 and "
-        r"not resent\..*1 setting could be safer\.", says,
+        r"Do now Nothing: .* Routine The logs end with a clean shutdown of brokers 1 and 2 at "
+        r"11:40:00\..*6 records truncated after a clean failover: they had not been acknowledged to "
+        r"producers with acks=all, which send them again \(with acks=1 they may be lost\)\..*"
+        r"1 setting could be safer\.", says,
     )  # fmt: skip
 
 
@@ -359,7 +360,7 @@ def test_a_client_whose_log_is_empty_is_named(unclean: Path) -> None:
     one = finding("F-1", "long-pause", "medium", brokers=[3], title="broker-3 froze for 14 s",
                   measures={"ways": {"silence": 1}, "longest_ms": 14_000})  # fmt: skip
 
-    assert "Without a line: app-rd." in draw(unclean, one)
+    assert "(1 broker). The log of app-rd is empty." in draw(unclean, one)
 
 
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
@@ -369,8 +370,9 @@ def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: 
     pause = finding("F-1", "long-pause", "medium", brokers=[3])
     low = finding("F-2", "truncation", "low", measures={"partitions": [cut]})
     assert (
-        "Impact No data loss found, but 5 records truncated on 1 partition after clean failovers: "
-        "lost only if written with acks=1 and not resent."
+        "Impact No data loss found: 5 records truncated on 1 partition after clean failovers had "
+        "not been acknowledged to producers with acks=all, which send them again (with acks=1 they "
+        "may be lost)."
     ) in draw(unclean, pause, low)
 
     skipped = finding("F-3", "offset-reset", "medium", clients=["a"], measures={"skipped": 989})
@@ -524,7 +526,12 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
                    measures={"kind": "controlled"}, **{"from": iso(140_000)})  # fmt: skip
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
-    assert "Not part of it: broker 1 was shut down cleanly at 11:40:00" in says
+    assert (
+        "They end with a clean shutdown of broker 1 at 11:40:00, which is not counted above." in says
+    )
+    save(unclean, "files", [file(f"broker-{n}", "server") for n in (1, 2)])
+    both = [stop | {"id": f"F-{n}", "brokers": [n]} for n in (1, 2)]
+    assert "clean shutdown of all 2 brokers at" in draw(unclean, crashed("F-9", 2, 45_000), *both)
 
 
 def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
@@ -553,6 +560,6 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
     assert (
-        "producers with acks=all send these again, and no log here shows one with acks=1."
+        "producers with acks=all, which send them again (no log here shows acks=1)."
         in draw(unclean, safe)
     )
