@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -230,7 +230,7 @@ def _read_partition_lanes(
     lanes: list[LaneInterval] = []
     for row in hit[:MAX_LANES]:
         dark = {span for name in row.members for span in outages.get(name, ())}
-        lanes += _cut_at(_leaders(row, view), dark)
+        lanes += _cut_at(_led_later(run, row, _leaders(row, view)), dark)
         # Where there was no leader at all, that says enough.
         leaderless = [(one.start, one.end) for one in row.leader_epochs if one.leader == -1]
         lanes += [
@@ -241,7 +241,35 @@ def _read_partition_lanes(
     return lanes
 
 
-def _cut_at(lanes: Sequence[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
+def _led_later(
+    run: RunOutput, row: PartitionGroup, lanes: Sequence[LaneInterval]
+) -> Iterator[LaneInterval]:
+    """Let leaders begin where lines show them at last, though none says since when they lead."""
+    topic, _, number = row.members[0].rpartition("-")
+    where = (ds.field("topic") == topic) & (ds.field("partition") == int(number))
+    where &= ds.field("started_at").is_null() & (ds.field("leader") >= 0)
+    columns = ("leader", "started_before", "ended_at")
+    if "started_before" not in run.tables.column_names("leadership"):
+        yield from lanes
+        return
+    shown = [
+        (one["started_before"], one["ended_at"] or run.logs_end, one["leader"])
+        for one in run.rows("leadership", columns, where)
+        if one["started_before"]
+    ]
+    for lane in lanes:
+        own = [] if lane.state != "unknown" else [
+            LaneInterval(lane.name, leader, "leader", max(start, lane.start), min(end, lane.end))
+            for start, end, leader in shown
+            if end is not None and max(start, lane.start) < min(end, lane.end)
+        ]  # fmt: skip
+        known = [(one.start, one.end) for one in own]
+        yield from own
+        yield from (replace(lane, start=start, end=end)
+                    for start, end in intervals.gaps(known, (lane.start, lane.end)))  # fmt: skip
+
+
+def _cut_at(lanes: Iterable[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
     """Cut leaders where they did not serve, so that no word stands below the hatching."""
     for lane in lanes:
         whole = (lane.start, lane.end)

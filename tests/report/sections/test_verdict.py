@@ -302,8 +302,8 @@ def test_what_was_done_comes_before_what_came_of_it_and_settings_last(quiet: Pat
 
     assert re.search(
         r"Do now Nothing: .* Routine The logs end with a clean shutdown of brokers 1 and 2 at "
-        r"11:40:00\..*6 records truncated after a clean failover: they had not been acknowledged to "
-        r"producers with acks=all, which send them again \(with acks=1 they may be lost\)\..*"
+        r"11:40:00\..*6 records truncated after a clean failover: they had not been acknowledged "
+        r"to producers with acks=all, which send them again \(with acks=1 they may be lost\)\..*"
         r"1 setting could be safer\.", says,
     )  # fmt: skip
 
@@ -527,7 +527,8 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
     assert (
-        "They end with a clean shutdown of broker 1 at 11:40:00, which is not counted above." in says
+        "They end with a clean shutdown of broker 1 at 11:40:00, which is not counted above."
+        in says
     )
     save(unclean, "files", [file(f"broker-{n}", "server") for n in (1, 2)])
     both = [stop | {"id": f"F-{n}", "brokers": [n]} for n in (1, 2)]
@@ -559,7 +560,6 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
     ) in draw(unclean, cut, impact=impact)
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
-    assert (
-        "producers with acks=all, which send them again (no log here shows acks=1)."
-        in draw(unclean, safe)
+    assert "producers with acks=all, which send them again (no log here shows acks=1)." in draw(
+        unclean, safe
     )
