@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -37,10 +38,13 @@ from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
+from forensics.lib.this_machine import map_little, mappable_bytes, memory_is_short, stand_by_child
 from forensics.settings import ENGINES
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
+# What Python says of a library that cannot be mapped, and of a thread that cannot be started.
+_NO_ROOM = re.compile("start new thread|failed to map segment|annot allocate memory")
 VERDICT_COLOURS = {"INCIDENT": "red", "CLEAR": "green", "CANNOT TELL": "yellow"}
 
 MASTER_OPTION = click.option(
@@ -156,6 +160,9 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if mappable_bytes() is not None:
+        stand_by_child()
+        map_little()
     # Half a second of a run would go into looking for garbage among the modules that it loads.
     gc.set_threshold(100_000, 50, 100)
     if threading.current_thread() is threading.main_thread():
@@ -362,8 +369,11 @@ def _translate_errors() -> Iterator[None]:
         says = os.strerror(error.errno) if error.errno else str(error)
         raise click.ClickException(printable(f"{place}{says}")) from error
     except MemoryError as error:
-        message = "there is not enough memory; see `ulimit -v` and the limits of the container"
-        raise click.ClickException(message) from error
+        raise click.ClickException(memory_is_short()) from error
+    except (ImportError, RuntimeError) as error:
+        if not _NO_ROOM.search(str(error)):
+            raise
+        raise click.ClickException(f"{error}: {memory_is_short()}") from error
     except KeyboardInterrupt as stop:
         click.echo("interrupted", err=True)
         # Where Ctrl-C came while a library ran a text as Python, as dataclasses do, Python ends by

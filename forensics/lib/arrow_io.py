@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from forensics.lib.this_machine import check_threads, mappable_bytes
 from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
@@ -70,6 +71,9 @@ def _values(column: pa.Array) -> list[Any]:
 # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
 _KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
 
+# Those of `map_little`: one that reads, and one that computes.
+_ARROW_THREADS = 2
+
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
@@ -100,6 +104,21 @@ def take_system_memory() -> None:
         libc = ctypes.CDLL(None)
         for option, most in _KEPT_BY_GLIBC:
             libc.mallopt(option, most)
+
+
+def start_threads() -> None:
+    """Start the threads of Arrow: it waits for ever for one that it cannot start.
+
+    Where `ulimit -v` counts what is mapped, there may be no room for them later on.
+    """
+    check_threads(_ARROW_THREADS)
+    text = pa.BufferOutputStream()
+    pq.write_table(pa.table({"one": [1], "two": [2]}), text)
+    pq.read_table(text.getvalue(), use_threads=True)
+
+
+if mappable_bytes() is not None:
+    start_threads()
 
 
 def release_arrow_memory() -> None:
