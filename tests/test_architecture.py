@@ -41,7 +41,7 @@ GUESTS = {
     "plotly": (
         "forensics/report/plotly_sheet.py",
         "forensics/report/figures/",
-        "forensics/report/histories/figures.py",
+        "forensics/report/histories/timeline_page.py",
     ),
     "pyspark": ("forensics/engine/spark.py",),
     "yaml": ("forensics/lib/lined_documents.py", "forensics/lib/yaml_with_lines.py"),
