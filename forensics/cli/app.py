@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import errno
 import gc
 import importlib.util
 import io
@@ -38,7 +39,13 @@ from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
-from forensics.lib.this_machine import map_little, mappable_bytes, memory_is_short, stand_by_child
+from forensics.lib.this_machine import (
+    is_memory_used_up,
+    map_little,
+    mappable_bytes,
+    memory_is_short,
+    stand_by_child,
+)
 from forensics.settings import ENGINES
 
 PROGRAM_NAME = "kafka-forensics"
@@ -361,6 +368,8 @@ def _translate_errors() -> Iterator[None]:
         # A message may quote names as they are in an archive, but each line of it stays one.
         raise click.ClickException(printable_lines(str(error))) from error
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise click.ClickException(memory_is_short()) from error
         # An error with a file name is the user's, and so is a full disk; any other is a bug, and
         # keeps its traceback.
         if error.filename is None and error.errno not in DISK_ERRORS:
@@ -370,10 +379,14 @@ def _translate_errors() -> Iterator[None]:
         raise click.ClickException(printable(f"{place}{says}")) from error
     except MemoryError as error:
         raise click.ClickException(memory_is_short()) from error
-    except (ImportError, RuntimeError) as error:
-        if not _NO_ROOM.search(str(error)):
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        # Libraries say in many ways that they found no room.
+        if not is_memory_used_up() and not _NO_ROOM.search(str(error)):
             raise
-        raise click.ClickException(f"{error}: {memory_is_short()}") from error
+        first = str(error).partition("\n")[0]
+        raise click.ClickException(printable(f"{first}: {memory_is_short()}")) from error
     except KeyboardInterrupt as stop:
         click.echo("interrupted", err=True)
         # Where Ctrl-C came while a library ran a text as Python, as dataclasses do, Python ends by

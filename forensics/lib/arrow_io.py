@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from forensics.lib.this_machine import check_threads, mappable_bytes
 from forensics.schemas import EVENTS, without_meanings
@@ -76,8 +77,8 @@ def _values(column: pa.Array) -> list[Any]:
 # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
 _KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
 
-# Those of `map_little`: one that reads, and one that computes.
-_ARROW_THREADS = 2
+# As many as it starts after `map_little`.
+_ARROW_THREADS = 3
 
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
@@ -117,9 +118,7 @@ def start_threads() -> None:
     Where `ulimit -v` counts what is mapped, there may be no room for them later on.
     """
     check_threads(_ARROW_THREADS)
-    text = pa.BufferOutputStream()
-    pq.write_table(pa.table({"one": [1], "two": [2]}), text)
-    pq.read_table(text.getvalue(), use_threads=True)
+    csv.read_csv(pa.BufferReader(b"a\n1\n"))
 
 
 if mappable_bytes() is not None:

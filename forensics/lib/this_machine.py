@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Thread, stack_size
 
 # What libraries map and hardly use: a pool of a gigabyte, buffers and a stack for each thread.
@@ -23,6 +24,7 @@ _STACK_BYTES = 2 << 20
 _M_ARENA_MAX = -8
 # What a small archive's run maps, as measured.
 _NEEDED_BYTES = 500 << 20
+_NEARLY_ALL = 0.9
 _ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
@@ -92,6 +94,16 @@ def start_helper(target: Callable[[], object], name: str) -> Thread:
     with suppress(RuntimeError):
         thread.start()
     return thread
+
+
+def is_memory_used_up() -> bool:
+    """Return True if this process has mapped nearly all that `ulimit -v` allows."""
+    if (allowed := mappable_bytes()) is None:
+        return False
+    with suppress(OSError, ValueError, IndexError):
+        status = Path("/proc/self/status").read_text("utf-8")
+        return int(status.split("VmPeak:")[1].split()[0]) << 10 > allowed * _NEARLY_ALL
+    return False
 
 
 def memory_is_short() -> str:
