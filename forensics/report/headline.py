@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow.dataset as ds
@@ -442,16 +442,15 @@ def brokers_text(brokers: Sequence[int]) -> str:
 
 def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[str]:
     impact = run.document.get("impact") or {}
+    possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
-        ends = outages_without_end(run)
-        long = f" for up to {longest}"
-        if ends.longest is not None:
-            worst = max(ends.longest, round(1000 * (impact.get("longest_s") or 0)))
-            long = f" for up to {duration(worst)}"
-        elif ends.partitions:
-            long = f", {ends.partitions} of them for longer than {longest}"
-        yield f"{count(hit, 'partition')} unavailable{long}"
+        open_ends = outages_without_end(run).partitions
+        long = f", {open_ends} of them for longer than {longest}" if open_ends else ""
+        bound = "at least " * bool(possibly)
+        yield f"{bound}{count(hit, 'partition')} unavailable{long or f' for up to {longest}'}"
+    elif possibly:
+        yield f"{count(possibly, 'partition')} may have been unavailable"
     for one in findings:
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
@@ -467,50 +466,34 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
 class OpenEnds:
     """Partitions that lost their leader, and of which no line tells the moment it was back."""
 
+    # of which no line tells by when it was back either
     partitions: int
-    # by when all of them were led again, as lines of their leaders say, and the longest until then
-    latest: int | None = None
-    longest: int | None = None
+    # of which lines tell that, but not since when; and how much time lies between at most
+    bounded: int = 0
+    within: int = 0
 
 
 def outages_without_end(run: RunOutput) -> OpenEnds:
     """Count partitions without a leader whose end no line tells, and bound it where lines do."""
     span = incident_span(run)
-    columns = ("topic", "partition", "leader_epoch", "started_at")
+    columns = ("topic", "partition", "started_at", "ended_at")
     where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
     lost = {
-        (row["topic"], row["partition"]): row
+        (row["topic"], row["partition"]): row["ended_at"] or row["started_at"]
         for row in (run.rows("leadership", columns, where) if span else ())
         if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
     }
-    led = _led_again(run, {key: row["leader_epoch"] for key, row in lost.items()}) if lost else {}
-    if not lost or set(led) != set(lost):
-        return OpenEnds(len(lost))
-    begins: dict[tuple[str, int], int] = {}
-    for row in run.rows("outages", ("topic", "partition", "started_at"), ~ds.field("planned")):
-        key = row["topic"], row["partition"]
-        if key in led and row["started_at"] is not None and row["started_at"] <= led[key]:
-            begins[key] = max(row["started_at"], begins.get(key, row["started_at"]))
-    longest = max(at - begins.get(key, int(lost[key]["started_at"])) for key, at in led.items())
-    return OpenEnds(len(lost), max(led.values()), longest)
-
-
-def _led_again(
-    run: RunOutput, epochs: Mapping[tuple[str, int], int | None]
-) -> dict[tuple[str, int], int]:
-    """Return when the leader of the next epoch of each partition said that it leads it."""
-    topics = ds.field("topic").isin(sorted({topic for topic, _ in epochs}))
-    where = topics & (ds.field("kind") == "partition_state") & (ds.field("leader") >= 0)
-    columns = ("topic", "partition", "leader", "leader_epoch", "broker", "node", "ts")
-    found: dict[tuple[str, int], int] = {}
-    for row in run.rows("events", columns, where):
-        key = row["topic"], row["partition"]
-        epoch = epochs.get(key)
-        is_own = row["broker"] == row["leader"] and row["ts"] is not None
-        if is_own and epoch is not None and row["leader_epoch"] == epoch + 1:
-            at = run.correct_time(row["node"], row["ts"])
-            found[key] = min(at, found.get(key, at))
-    return found
+    told: dict[tuple[str, int], int] = {}
+    for row in run.rows("outages", (*columns, "ended_after"), ~ds.field("planned")) if lost else ():
+        key, start, end = (row["topic"], row["partition"]), row["started_at"], row["ended_at"]
+        if key in lost and None not in (start, end) and start <= lost[key] <= end:
+            if row["ended_after"] is not None:
+                told[key] = row["ended_after"] - end
+            elif end > lost[key]:
+                # It ended where the next leader could serve at last.
+                told[key] = 0
+    loose = [long for long in told.values() if long]
+    return OpenEnds(len(lost) - len(told), len(loose), max(loose, default=0))
 
 
 def open_causes(run: RunOutput) -> list[str]:

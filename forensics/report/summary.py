@@ -41,7 +41,9 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
 # Two findings name the moment of one thing so close together.
 SAME_MOMENT_MS = 2000
-OUTAGE_COLUMNS = ("topic", "partition", "started_at", "ended_at", "why", "leader", "planned")
+OUTAGE_COLUMNS = (
+    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
+)  # fmt: skip
 CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
 # What a broker did, by the kind of the trigger.
@@ -58,6 +60,8 @@ FILE_NAME = re.compile(r"file:[^\s,:']+")
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
+# An end that is known to within less is told as if it were known.
+WITHIN_MS = 1000
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
 # Replicas are dropped from an ISR, and clients time out, so long after the cause.
@@ -434,13 +438,20 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
 def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     impact = run.document.get("impact") or {}
     hit, known = impact.get("partitions_unavailable"), impact.get("partitions")
+    possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if not hit:
-        if hit == 0:
+        if possibly:
+            text = (
+                f"{count(possibly, 'partition')} may have been unavailable: see what is not known."
+            )
+            yield SummaryLine(text, "partitions", "Partitions")
+        elif hit == 0:
             yield SummaryLine("No partition was unavailable.")
         return
     of = f" of {known:,}" if known else ""
     longest = _longest_outages(run, span)
-    begin = f"{hit:,}{of} partitions unavailable" if hit > 1 else f"1{of} partitions unavailable"
+    least = "At least " * bool(possibly)
+    begin = f"{least}{hit:,}{of} partitions unavailable"
     if not longest:
         at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
@@ -463,11 +474,12 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     why = _leaders_away(outages)
     colon = ": " if parts[0].startswith(name) else " "
     ends = outages_without_end(run)
-    open_end = f"; {ends.partitions} of them for longer" if ends.partitions else ""
-    if ends.latest is not None:
-        open_end += f", led again by {clock_text(ends.latest, span.start)} at the latest"
-    elif ends.partitions:
-        open_end += ": no line says when they were led again"
+    open_end = ""
+    if ends.partitions:
+        open_end = f"; {ends.partitions} of them for longer: no line says when they were led again"
+    if ends.within > max(WITHIN_MS, most * (ABOUT_SAME - 1)):
+        end = f"the end of {ends.bounded} of these is known to within {duration(ends.within)}"
+        open_end += f"; {end}"
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")
 
@@ -489,7 +501,7 @@ def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int,
     found = []
     for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
         start, end = row["started_at"], row["ended_at"]
-        end = end if end is not None else run.logs_end
+        end = row["ended_after"] or (end if end is not None else run.logs_end)
         if start is not None and end is not None and start <= span.end and end >= span.start:
             found.append((f"{row['topic']}-{row['partition']}", start, end, row))
     return found

@@ -304,10 +304,10 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     if run.document.get("verdict") == "incident" and run.incidents:
         for question in open_causes(run)[:MAX_CAUSES]:
             yield SummaryLine(f"{shorten_names(question[:1].upper() + question[1:])}.")
-        ends = outages_without_end(run)
-        if ends.partitions and ends.latest is None:
-            of = count(ends.partitions, "partition")
+        if open_ends := outages_without_end(run).partitions:
+            of = count(open_ends, "partition")
             yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
+        yield from _unknown_leaders(run)
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:
         of = count(totals.unbounded, "partition")
@@ -317,6 +317,26 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     doubts = [one for one in list_doubts(run) if not one.startswith("logs of ")]
     for doubt in doubts:
         yield SummaryLine(f"{doubt[:1].upper()}{doubt[1:]}.", "unseen", "More")
+
+
+def _unknown_leaders(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say which further partitions may have been unavailable: no line tells who led them."""
+    gap = (run.document.get("impact") or {}).get("unknown_leaders")
+    start = parse_millis(gap["from"]) if gap else None
+    if not gap or start is None:
+        return
+    number, end = gap["partitions"], parse_millis(gap["to"])
+    names = join_names(list(gap["names"]), 3) if number <= len(gap["names"]) else ""
+    hit = (run.document.get("impact") or {}).get("partitions_unavailable")
+    what = count(number, "more partition" if hit else "partition")
+    until = f"to {clock_text(end, start)}" if end is not None else "on"
+    yield SummaryLine(
+        f"Whether {what} {'was' if number == 1 else 'were'} "
+        f"unavailable{f' ({names})' * bool(names)}: {brokers_text(gap['leaders'])} led "
+        f"{'it' if number == 1 else 'them'} and went away, and no line says who led from "
+        f"{clock_text(start, start)} {until}.",
+        "partitions", "Partitions",
+    )  # fmt: skip
 
 
 def _silent_clients(run: RunOutput) -> Iterator[SummaryLine]:
