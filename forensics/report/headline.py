@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -29,7 +30,7 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import client_name, describe_scope, is_open, shorten_names
+from forensics.report.finding_text import describe_scope, is_open, shorten_names
 from forensics.report.incident_span import (
     clock_text,
     describe_span,

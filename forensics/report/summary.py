@@ -13,11 +13,10 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
-    client_name,
     short_title,
     shorten_names,
     times_of,
