@@ -216,8 +216,11 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
         is_command = COMMAND_LINE.match(first)
         text = f"`{first}`" if is_command else shorten_names(first_sentences(first, 2))
         return SummaryLine(text, finding.id, "More")
-    purpose = purpose.strip()
-    return SummaryLine(f"`{command.strip()}` \u2013 {purpose}", finding.id, "More")
+    # A group has a name of its own: readers know their clients.
+    whom = f"for {client_name(finding.clients[0])}, " if len(finding.clients) == 1 else ""
+    whom *= " --group " in command
+    text = f"`{command.strip()}` \u2013 {whom}{purpose.strip()}"
+    return SummaryLine(text, finding.id, "More")
 
 
 def list_unknown(run: RunOutput) -> list[SummaryLine]:

@@ -61,6 +61,9 @@ def test_all_were_in_service(tmp_path: Path) -> None:
 
     assert "All brokers in these logs were in service all the time" in html
 
+    html = draw(tmp_path, lane("broker-1", "up", 0, 900), lane("broker-1", "stopped", 900, END))
+    assert "were in service until they were shut down at the end" in html
+
 
 def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
     html = draw(
