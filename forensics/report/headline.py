@@ -44,7 +44,7 @@ NODE_STORIES = (
 CONSEQUENCES = (
     "offline-partitions", "controller-churn", "controller-lost", "truncation", "under-min-isr",
     "isr-storm", "isr-flapping", "under-replicated", "stale-metadata", "session-expiry",
-    "client-disconnects", "undelivered-records",
+    "client-disconnects", "client-ended", "undelivered-records",
 )  # fmt: skip
 # One line for several findings of a kind; {0} counts and {1} names whom they are about.
 MERGED = {
@@ -58,6 +58,7 @@ MERGED = {
         "{0} cannot reach the addresses that brokers give them: {1}",
     ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
+    "client-ended": ("client", "{0} closed with an error and were not started again: {1}"),
 }
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
@@ -455,6 +456,10 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
             yield f"the controller moved {times_text(changes)}"
+    if ended := [name for one in findings if one.detector == "client-ended"
+                 for name in story_names(one)]:  # fmt: skip
+        verb = "was" if len(ended) == 1 else "were"
+        yield f"{join_names(ended, 3)} closed with an error and {verb} not started again"
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if least:
         yield f"{bounds_text(least, most)} lost"

@@ -23,7 +23,9 @@ WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
 STILL = {
-    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
+    "client-ended": "{} is not running again",
+    "disk-failure": "a log directory of {} is offline",
+        "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
@@ -191,12 +193,15 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:
     """Say what is still so when the logs end."""
-    lasting = next((one for one in span.findings if is_open(run, one)), None)
-    if lasting is None:
+    lasting = [one for one in span.findings if is_open(run, one)]
+    if not lasting:
         return ""
-    scope = describe_scope(lasting)
-    what = STILL.get(lasting.detector, f"{short_title(lasting).lower()} on {{}}").format(scope)
-    return f": {what}"
+    first = lasting[0]
+    same = [one for one in lasting if one.detector == first.detector]
+    what = STILL.get(first.detector, f"{short_title(first).lower()} on {{}}")
+    if len(same) > 1:
+        what = what.replace("{} is", "{} are")
+    return f": {what.format(join_names([describe_scope(one) for one in same], 4))}"
 
 
 def describe_others(span: IncidentSpan) -> str:

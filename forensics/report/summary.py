@@ -589,6 +589,11 @@ def _client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
 
 def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     """Name what else came of it: what the headline, the losses and the outages do not say."""
+    for one in span.findings:
+        if one.detector == "disk-failure" and one.measures.get("still") and one.partitions:
+            whose = f"{count(len(one.partitions), 'replica')} of {brokers_text(one.brokers)}"
+            text = f"{whose} offline to the end of the logs, in the log directory that failed."
+            yield SummaryLine(text, one.id, "Evidence")
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]

@@ -25,7 +25,7 @@ from forensics.report.coverage_advice import (
     unanswered_detectors,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, client_name
+from forensics.report.finding_text import COMMAND_LINE, client_name, is_open
 from forensics.report.headline import (
     brokers_text,
     list_doubts,
@@ -66,7 +66,8 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    actions += _from_findings(_by_weight(run, span), is_over=span.is_over is not False)
+    lasting = {one.id for one in span.findings if span.is_over is False and is_open(run, one)}
+    actions += _from_findings(_by_weight(run, span), lasting)
     return actions[:MAX_ACTIONS]
 
 
@@ -156,19 +157,25 @@ def first_action(finding: SavedFinding) -> str:
     return _command(chosen[0], finding).text if chosen else ""
 
 
-def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
-    """Take the first action of each finding; the same one for several brokers is one."""
+def _from_findings(
+    findings: Sequence[SavedFinding], lasting: AbstractSet[str]
+) -> list[SummaryLine]:
+    """Take the first action of each finding; the same one for several brokers is one.
+
+    What looks only is for findings that last.
+    """
     taken: dict[str, list[tuple[str, SavedFinding]]] = {}
     later: list[SummaryLine] = []
     for one in findings:
         if one.detector == "unclean-election":
             continue
+        is_over = one.id not in lasting
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
         for action in doing[:1] or ([] if is_over else usable[:1]):
             taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
-        looking = [one for one in looking if not (is_over and LOOKS_FOR_OUTAGES in one)]
+        looking = [it for it in looking if not (is_over and LOOKS_FOR_OUTAGES in it)]
         later += [_command(action, one) for action in looking[:1]]
     first = [_command(_for_all(members), members[0][1]) for members in taken.values()]
     known = {line.text for line in first}
