@@ -31,7 +31,12 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import client_name, describe_scope, is_open
+from forensics.report.finding_text import (
+    CLIENT_DETECTORS,
+    client_name,
+    describe_scope,
+    is_open,
+)
 from forensics.report.incident_span import clock_text, describe_span, incident_span
 from forensics.run_output.reader import RunOutput, SavedFinding
 
@@ -279,6 +284,23 @@ def merged_findings(run: RunOutput) -> list[SavedFinding]:
     findings = span.findings if span else run.incidents
     worst = run.incidents[0]
     same = [one for one in findings if one.detector == worst.detector]
+    # Whoever met it a few times only met it, too.
+    same += [
+        one
+        for one in run.findings
+        if span and one.detector == worst.detector in CLIENT_DETECTORS and one.severity == "low"
+        and one.start_ms is not None and span.start <= one.start_ms <= span.end
+    ]  # fmt: skip
+    told = {name for one in same for name in one.clients}
+    # What it met, a producer may tell only by the records that it gave up.
+    same += [
+        one
+        for one in findings
+        if worst.measures.get("suspect") in TOPIC_GONE
+        and one.detector != worst.detector
+        and one.measures.get("suspect") in TOPIC_GONE
+        and not told & {*one.clients}
+    ]
     is_merged = len(same) > 1 and worst.detector in MERGED
     is_story = worst.detector in CONSEQUENCES and bool(node_stories(findings))
     return same if is_merged and not is_story else []

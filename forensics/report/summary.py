@@ -326,6 +326,7 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
+        yield from _created_again(run)
     elif explained := first_sentences(worst.explanation, 2):
         yield explained
 
@@ -344,6 +345,13 @@ def _reasons_by_client(findings: Sequence[SavedFinding]) -> Iterator[str]:
         text = re.sub(r"^\w+: ", "", reason)
         text = text if text[1:2].isupper() else text[:1].lower() + text[1:]
         yield f"{join_names(names, 4)}: {text}"
+
+
+def _created_again(run: RunOutput) -> Iterator[str]:
+    """Say which topics were deleted and created again, and who met that."""
+    for one in run.findings:
+        if one.detector == "stale-metadata" and one.measures.get("suspect") == "topic_recreated":
+            yield first_sentences(one.explanation, 1)
 
 
 def _trigger_nodes(run: RunOutput) -> set[str]:
@@ -534,7 +542,9 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if not hit:
         yield from _clients_nearby(run, span)
         return
-    named = [client_name(name) for one in span.findings for name in one.clients]
+    again = [one for one in run.findings if one.measures.get("suspect") == "topic_recreated"]
+    about = [*span.findings, *merged_findings(run), *again]
+    named = [client_name(name) for one in about for name in one.clients]
     lengths = _client_troubles(run, span)
     if not (run.document.get("impact") or {}).get("partitions_unavailable"):
         # Others had their own reasons.
@@ -542,6 +552,8 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
     names = list(dict.fromkeys([*map(client_name, ranked), *named]))[:hit]
     every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
+    # A file of which nobody knows who wrote it is a client's where a finding takes it for one.
+    every |= {name for one in run.findings for name in one.clients if FILE_NAME.fullmatch(name)}
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""

@@ -172,7 +172,9 @@ def _from_findings(
         is_over = one.id not in lasting
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
-        for action in doing[:1] or ([] if is_over else usable[:1]):
+        # A topic that is gone is one thing, the records that were given up for it another.
+        several = 2 if one.detector == "undelivered-records" and one.measures.get("suspect") else 1
+        for action in doing[:several] or ([] if is_over else usable[:1]):
             taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
         looking = [it for it in looking if not (is_over and LOOKS_FOR_OUTAGES in it)]

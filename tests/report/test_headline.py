@@ -414,7 +414,13 @@ def test_a_number_that_is_a_lower_bound_says_so(unclean: Path, rewrite: Rewrite)
 
 def test_clients_that_ended_keep_the_incident_open(unclean: Path) -> None:
     ended = [
-        finding(f"F-{number}", "client-ended", start=50_000 + number, end=END, clients=[name])
+        finding(
+            f"F-{number}",
+            "client-ended",
+            "medium",
+            clients=[name],
+            **{"from": iso(50_000 + number), "to": iso(END)},
+        )
         for number, name in ((2, "app-a"), (3, "app-b"))
     ]
     run = saved(unclean, crash("F-1", 2, 50_000), *ended)

@@ -1,4 +1,7 @@
-"""Clients that closed with an error of the cluster and were not started again."""
+"""Consumers that closed with an error of the cluster and were not started again.
+
+A producer that is closed on purpose may end with an error, too: for what it could not send in time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from forensics.run_output.findings import Finding
 NAME = "client-ended"
 NEEDS = LogRequirements(("client",))
 _ERROR = "application_error"
-_CLOSING = ("group_leaving", "partitions_revoked", "producer_closing")
+_CLOSING = ("group_leaving", "partitions_revoked")
 _GOING_ON = ("group_joining", "group_joined", "partitions_assigned", "process_starting")
 _FAILED = ("commit_failed",)
 # No exception says so, but a commit is refused because the group went on without the member.

@@ -58,6 +58,10 @@ SCENARIOS = [
     Scenario(NAME, "quiet", "its log goes on", client(revoked(99), failed(100), last=150)),
     Scenario(NAME, "quiet", "an error that does not pass has a finding of its own",
              client(revoked(99), failed(100, "OFFSET_OUT_OF_RANGE", retriable=False))),
+    Scenario(
+        NAME, "quiet", "a producer that was closed, with records that it could not send",
+        client(event(99, "app", "producer_closing", client="app"), failed(100)),
+    ),
     Scenario(NAME, "quiet", "an application that tries again closes nothing", client(failed(100))),
     Scenario(NAME, "boundary", "ten seconds before the logs end",
              client(revoked(99), failed(100), end=110), FOUND),

@@ -45,8 +45,8 @@ SCENARIOS = [
         from_logs({"broker-1/server.log": LINES}),
         [{"severity": "high", "confidence": "likely", "brokers": [1],
           "partitions": ["orders-0", "orders-3", "orders-4"],
-          "title": "Broker 1: log directory /var/kafka is full; 3 replicas in it offline to the end "
-                   "of the logs",
+          "title": "Broker 1: log directory /var/kafka is full; 3 replicas in it offline to the "
+                   "end of the logs",
           "measures": {"broker": 1, "log_dir": "/var/kafka", "reason": "full",
                        "error": "java.io.IOException: No space left on device"}}],
     ),
