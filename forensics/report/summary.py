@@ -433,6 +433,10 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         text += f"; {totals.acknowledged} of them had been acknowledged"
     if totals.unbounded:
         text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
+    spared = [row.partition for _, row in loss_rows(run.findings) if row.lost_records_max == 0]
+    if spared:
+        which = "was" if len(spared) == 1 else "were"
+        text += f"; {join_names(spared, 3)} {which} elected uncleanly too and lost nothing"
     yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
     if truncated:
         both = bounds_text(truncated.at_least, truncated.at_most)

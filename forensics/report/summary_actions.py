@@ -86,28 +86,44 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         ends = _last_writes(run, certain)
         during = ""
         if starts and ends:
-            during = f" what they wrote from {clock_text(min(starts), min(starts))} to "
+            first = clock_text(min(starts), min(starts))
+            during = f" what they wrote from {first} (the logs of then held none of it) to "
             during += clock_text(max(ends), min(starts))
-        what = during or " the lost records"
-        offsets = {row.lost_from for row in certain}
+        what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
-            f"Have the producers of {join_names(topics)} send again{what}; {_reset(offsets)}.",
+            f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
             finding.id, "Offsets and commands",
         )  # fmt: skip
         return
 
 
-def _reset(offsets: AbstractSet[int | None]) -> str:
-    """Say which consumers have to be reset, by the first offsets that were lost.
+def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
+    """Say what the unclean leader wrote itself and lost to the next one; empty if nothing."""
+    tails = [(row.partition, tail) for row in losses for tail in row.also_cut]
+    ends = [at for _, tail in tails if (at := parse_millis(tail.get("cut_at"))) is not None]
+    if not ends:
+        return ""
+    names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
+    number = count(sum(tail["records"] for _, tail in tails), "record")
+    return (
+        f", and the last {number} that they wrote to {names} before {clock_text(max(ends), start)}"
+    )
 
-    >>> _reset({7000})
-    'reset consumers whose committed offset is above 7,000'
+
+def _reset(losses: Sequence[PartitionLoss]) -> str:
+    """Say which consumers have to be reset, by the partitions and the first offsets lost there.
+
+    >>> _reset([PartitionLoss("t-1", lost_from=7000)])
+    'reset consumers whose committed offset in t-1 is above 7,000'
     """
+    offsets = {row.lost_from for row in losses}
+    names = join_names([row.partition for row in losses], 4)
     if offsets == {0}:
-        return "reset all its consumers: the log begins anew at offset 0"
+        which = "their logs begin" if len(losses) > 1 else "its log begins"
+        return f"reset all consumers of {names}: {which} anew at offset 0"
     if len(offsets) == 1 and (first := next(iter(offsets))) is not None:
-        return f"reset consumers whose committed offset is above {first:,}"
-    return "reset consumers whose committed offset is above the first lost one of their partition"
+        return f"reset consumers whose committed offset in {names} is above {first:,}"
+    return f"reset consumers whose committed offset in {names} is above the first lost one there"
 
 
 def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:

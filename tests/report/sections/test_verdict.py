@@ -148,7 +148,28 @@ def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> No
                   **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
 
     # The partition had no leader from 11:38:48 on.
-    assert "send again what they wrote from 11:38:20 to 11:38:48" in draw(unclean, one)
+    says = draw(unclean, one)
+    assert (
+        "send again what they wrote from 11:38:20 (the logs of then held none of it) to 11:38:48"
+        in says
+    )
+
+
+def test_producers_send_again_what_the_unclean_leader_lost_in_its_turn(unclean: Path) -> None:
+    tail = {"from": 900, "to": 907, "leader_epoch": 4, "records": 7, "cut_at": iso(120_000)}
+    rows = [
+        lost(0, 2, 845) | {"written_from": iso(40_000), "written_to": iso(71_318)},
+        lost(1, 2, 852) | {"also_cut": [tail]},
+        lost(3, 2, 0) | {"lost_records_min": 0},
+    ]  # fmt: skip
+    one = finding("F-1", "unclean-election", "critical", measures={"partitions": rows},
+                  **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
+    says = draw(unclean, one)
+
+    assert "and the last 7 records that they wrote to metrics-firehose-1 before 11:39:40" in says
+    # Partition 3 lost nothing: its consumers are left alone.
+    assert "reset all consumers of metrics-firehose-0, metrics-firehose-1: their logs begin" in says
+    assert "metrics-firehose-3 was elected uncleanly too and lost nothing" in says
 
 
 def test_nobody_sends_again_what_a_clean_failover_cut(unclean: Path) -> None:
