@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from forensics.ingest.json_documents import SECTION
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.lib.this_machine import start_helper
 from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
 from forensics.parsing.time_statistics import (
@@ -106,7 +107,7 @@ def compile_patterns(
 def preload_patterns(splits: Sequence[Split], overlays: str, *, context: bool) -> None:
     """Begin to compile patterns in a thread, while Spark starts."""
     begin = partial(compile_patterns, splits, overlays, context=context)
-    Thread(target=begin, name="patterns", daemon=True).start()
+    start_helper(begin, "patterns")
 
 
 @functools.cache

@@ -21,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import csv
 
+from forensics.lib.this_machine import check_threads, mappable_bytes
 from forensics.schemas import EVENTS, without_meanings
 
 Row = dict[str, Any]
@@ -75,6 +77,9 @@ def _values(column: pa.Array) -> list[Any]:
 # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
 _KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
 
+# As many as it starts after `map_little`.
+_ARROW_THREADS = 3
+
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
@@ -105,6 +110,19 @@ def take_system_memory() -> None:
         libc = ctypes.CDLL(None)
         for option, most in _KEPT_BY_GLIBC:
             libc.mallopt(option, most)
+
+
+def start_threads() -> None:
+    """Start the threads of Arrow: it waits for ever for one that it cannot start.
+
+    Where `ulimit -v` counts what is mapped, there may be no room for them later on.
+    """
+    check_threads(_ARROW_THREADS)
+    csv.read_csv(pa.BufferReader(b"a\n1\n"))
+
+
+if mappable_bytes() is not None:
+    start_threads()
 
 
 def release_arrow_memory() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from forensics.lib.node_ids import whole_client
+from forensics.lib.node_ids import CLIENT_INSTANCE, whole_client
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -39,10 +39,13 @@ COMMON_LOGS = frozenset({
 })  # fmt: skip
 COMMON_FOLDERS = frozenset({"client", "clients", "log", "logs", "app", "apps", "var", "tmp", ""})
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
+# Clients that logs name by their file alone, and nodes that are brokers; hosts have longer names.
+FILE_CLIENT = re.compile(r"file:[^\s,:']+")
+BROKER_NODE = re.compile(r"(?<![\w./-])([Bb])roker-(\d{1,10})(?![\w/-]|[.:]\w)")
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
+    r"jstat|iostat|echo|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
 )
 
 
@@ -102,6 +105,16 @@ def client_name(name: str) -> str:
     if is_named_by_folder and parts[-1].partition(".")[0].lower() in COMMON_LOGS:
         return parts[0]
     return "/".join(parts)
+
+
+def shorten_names(text: str) -> str:
+    """Name brokers as people do, and clients that are known by their file alone by its folder.
+
+    >>> shorten_names("disk of broker-2, broker-3.example; file:logs.tgz!app-1/client.log stopped")
+    'disk of broker 2, broker-3.example; app-1 stopped'
+    """
+    text = FILE_CLIENT.sub(lambda found: client_name(found[0]), text)
+    return BROKER_NODE.sub(r"\1roker \2", CLIENT_INSTANCE.sub("", text))
 
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:

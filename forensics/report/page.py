@@ -194,7 +194,8 @@ def _head(title: str, *, shared: bool | str) -> Markup:
 def _header(run: RunOutput, parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
     links = section_links((anchor, title) for anchor, title, _ in parts)
     whose = f" of {names}" if (names := _input_names(run)) else ""
-    title = tag("h1", f"Kafka incident postmortem{whose} \u00b7 {cluster}")
+    parts_of_title = [f"Kafka incident postmortem{whose}", _period(run), cluster]
+    title = tag("h1", " \u00b7 ".join(part for part in parts_of_title if part))
     return tag("header", title, _finder(), links)
 
 
@@ -203,6 +204,16 @@ def _input_names(run: RunOutput) -> str:
     names = {re.split("[!/]", str(row["file"] or ""), maxsplit=1)[0] for row in run.files}
     shown = [shorten_name(name) for name in sorted(names - {""}, key=natural_key)]
     return join_names(shown, 2)
+
+
+def _period(run: RunOutput) -> str:
+    """Say from when to when the logs reach: many archives are called logs.tar.gz."""
+    if not run.window:
+        return ""
+    start, end = (time_text(moment)[:16] for moment in run.window)
+    if start[:10] != end[:10]:
+        return f"{start[:10]} to {end[:10]}"
+    return f"{start}\u2013{end[11:]}" if start != end else start
 
 
 def _finder() -> Markup:

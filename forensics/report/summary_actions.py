@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import CLIENTS
 from forensics.lib.node_ids import broker_id
 from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
@@ -20,27 +21,32 @@ from forensics.lib.text_format import (
 )
 from forensics.report.coverage_advice import (
     ENDING_EARLY,
+    answerable_detectors,
     find_log_holes,
     list_hidden_nodes,
-    unanswered_detectors,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, client_name, is_open
+from forensics.report.finding_text import COMMAND_LINE, client_name, is_open, shorten_names
 from forensics.report.headline import (
     brokers_text,
+    describe_last_stops,
+    is_last_stop,
     list_doubts,
     open_causes,
+)
+from forensics.report.incident_span import (
+    IncidentSpan,
+    clock_text,
+    incident_outages,
+    incident_span,
     outages_without_end,
 )
-from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.report.summary import (
     HEARD_MS,
     UNCLEAN_SETTING,
     SummaryLine,
     first_sentences,
-    incident_outages,
     node_text,
-    shorten_names,
 )
 from forensics.run_output.findings import PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -241,11 +247,12 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
 
 def list_unknown(run: RunOutput) -> list[SummaryLine]:
     """Say what is not known: the logs that are missing first, then what no line tells."""
-    lines = [*missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
-    if unanswered := unanswered_detectors(run):
-        names = [detector_label(str(row.get("detector"))).lower() for row in unanswered]
-        text = f"{count(len(names), 'check')} could not run: {join_names(names)}."
-        lines.append(SummaryLine(text, "unseen", "Why"))
+    lines = [
+        *missing_nodes(run),
+        *_open_questions(run),
+        *_silent_clients(run),
+        *_not_looked_for(run),
+    ]
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:
@@ -253,10 +260,25 @@ def list_unknown(run: RunOutput) -> list[SummaryLine]:
     return shown
 
 
+def _not_looked_for(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say which checks could not run, and why, where other logs would have let them."""
+    names: dict[str, list[str]] = {}
+    has_clients = any(row["role"] == "client" and row["records"] for row in run.files)
+    for row in answerable_detectors(run):
+        reason = "; ".join(map(str, row.get("reasons") or ())) or "no reason is given"
+        if has_clients or CLIENTS.description not in reason:
+            # That no client's log is here is said by itself.
+            names.setdefault(reason, []).append(detector_label(str(row.get("detector"))))
+    for reason, (first, *others) in names.items():
+        more = (f"{one[:1].lower()}{one[1:]}" if one[1:2].islower() else one for one in others)
+        text = f"{join_names([first, *more], 3)}: not looked for, as {reason}."
+        yield SummaryLine(text, "unseen", "Why")
+
+
 def describe_logs(run: RunOutput) -> list[SummaryLine]:
-    """Say that no server's logs are missing, and whose were read; empty where some are."""
+    """Say that no server's logs are missing, whose were read, and how they end."""
     if missing_nodes(run) or list_doubts(run):
-        return []
+        return [*_last_stops(run)]
     nodes = {
         role: len({row["node"] or row["file"] for row in run.files if row["role"] == role})
         for role in ("broker", "controller", "client")
@@ -269,8 +291,17 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     kinds = "brokers and controllers" if nodes["controller"] else "brokers"
     text = f"Complete: of all {kinds} that any line names ({servers}){others}."
     if empty := _empty_folders(run):
-        text += f" Without a line: {join_names(empty, 3)}."
-    return [SummaryLine(text, "coverage", "Coverage"), *_wrong_clocks(run)]
+        text += f" {'The log' if len(empty) == 1 else 'Logs'} of {join_names(empty, 3)}"
+        text += f" {'is' if len(empty) == 1 else 'are'} empty."
+    return [SummaryLine(text, "coverage", "Coverage"), *_last_stops(run), *_wrong_clocks(run)]
+
+
+def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say that brokers were shut down as the logs end: that is no part of the incident."""
+    stopped = [one for one in run.findings if is_last_stop(run, one)] if run.incidents else []
+    if stopped:
+        told = f"They {describe_last_stops(run, stopped)}, which is not counted above."
+        yield SummaryLine(told, stopped[0].id, "Evidence")
 
 
 def _empty_folders(run: RunOutput) -> list[str]:
@@ -369,7 +400,14 @@ def _silent_clients(run: RunOutput) -> Iterator[SummaryLine]:
         return
     roles = {row["role"] for row in run.files if row["records"]}
     if "client" not in roles:
-        yield SummaryLine("What clients saw: none of their logs are here.")
+        deaf = [
+            one
+            for one in answerable_detectors(run)
+            if any(CLIENTS.description in str(why) for why in one.get("reasons") or ())
+        ]
+        text = "What clients saw: none of their logs are here"
+        text += f", so {count(len(deaf), 'check')} could not run" if deaf else ""
+        yield SummaryLine(f"{text}.", "unseen", "Why")
         return
     span = incident_span(run)
     clients = {row["node"] for row in run.files if row["role"] == "client"}

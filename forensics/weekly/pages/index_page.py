@@ -35,7 +35,9 @@ def build_views(summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> li
 def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> Path:
     """Draw `index.html` of a store from the week.json of all its weeks."""
     views = build_views(summaries, notes)
-    title = "Kafka, week by week"
+    # Stores of several clusters stand open side by side.
+    cluster = next((view.week.cluster for view in views if view.week.cluster), "")
+    title = "Kafka, week by week" + f" \u00b7 {cluster}" * bool(cluster)
     return page.write_page(
         store / "index.html",
         title,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,14 @@ def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
     assert '"frozen"' in drawing
 
 
-def test_partitions_at_once_and_in_all_are_told_apart(unclean: Path) -> None:
+def test_partitions_at_once_are_told_where_no_summary_does(
+    unclean: Path, rewrite: Callable[[Path, dict[str, Any]], None]
+) -> None:
     """Two numbers for one thing leave a reader wondering which one is wrong."""
-    html = timeline.render(load_run(unclean))
+    assert "unavailable" not in timeline.render(load_run(unclean)).partition("Shown:")[0]
 
+    rewrite(unclean, {"findings": [], "verdict": "clear"})
+    html = timeline.render(load_run(unclean))
     assert "partitions at the same moment, at most: 3 unavailable" in html
 
 
@@ -119,7 +123,7 @@ def test_a_broker_without_lines_is_not_said_to_serve_all_the_time(tmp_path: Path
         "All brokers in these logs were in service all the time as far as their lines show: "
         "no lines for a while from broker 2" in html
     )
-    assert "unknown (no lines)</li>" in html
+    assert "not in the logs</li>" in html
 
 
 def test_the_band_of_the_incident_has_the_times_of_the_headline(tmp_path: Path) -> None:
@@ -232,4 +236,4 @@ def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:
     clients = [client_lane(f"app-{number}", "healthy", 0, END) for number in range(9)]
     html = draw(tmp_path, lane("broker-1", "up", 0, END), *clients)
 
-    assert "Clients: the 6 of 9 in trouble for longest" in html
+    assert "Clients: 6 of 9, those in trouble first" in html
