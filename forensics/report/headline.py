@@ -513,7 +513,9 @@ def open_causes(run: RunOutput) -> list[str]:
                 f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
                 "session mostly leaves no line"
             )
-        if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+        if verb and one.clients and not one.brokers:
+            others.append(f"why {join_names(story_names(one))} {verb}")
+        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):
             others.append(question)

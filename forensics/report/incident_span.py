@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -22,6 +22,10 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
 SAME_INCIDENT_MS = 30 * 60_000
+CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
+HIT_STATES = ("stale", "disconnected")
+# Clients hear of an outage a little after it.
+HEARD_MS = 3000
 OUTAGE_COLUMNS = (
     "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
 )  # fmt: skip
@@ -280,3 +284,31 @@ def outages_without_end(run: RunOutput) -> OpenEnds:
                 told[key] = 0
     loose = [long for long in told.values() if long]
     return OpenEnds(len(lost) - len(told), len(loose), max(loose, default=0))
+
+
+def client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
+    """Say for how long at a time each client was in trouble during the outages."""
+    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
+    dark = list(dict.fromkeys(dark))
+    near: dict[str, int] = {}
+    lengths: dict[str, int] = {}
+    for node, start, end in client_times(run):
+        if start <= span.end + HEARD_MS and end >= span.start:
+            near[node] = max(near.get(node, 0), end - start)
+        if any(start <= till and end >= since for since, till in dark):
+            lengths[node] = max(lengths.get(node, 0), end - start)
+    # A client of a leader that froze hears of it when that one wakes.
+    return lengths or near
+
+
+def client_times(
+    run: RunOutput, span: IncidentSpan | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yield each time in which a client was in trouble by its own log, all or those of a span."""
+    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    for row in run.rows("lanes", CLIENT_COLUMNS, where):
+        start, end = row["started_at"], row["ended_at"] or run.logs_end
+        if row["node"] is None or start is None or end is None:
+            continue
+        if span is None or (start <= span.end + HEARD_MS and end >= span.start):
+            yield row["node"], start, end

@@ -35,6 +35,7 @@ from forensics.report.headline import (
     open_causes,
 )
 from forensics.report.incident_span import (
+    HEARD_MS,
     IncidentSpan,
     clock_text,
     incident_outages,
@@ -42,7 +43,6 @@ from forensics.report.incident_span import (
     outages_without_end,
 )
 from forensics.report.summary import (
-    HEARD_MS,
     UNCLEAN_SETTING,
     SummaryLine,
     first_sentences,

@@ -507,9 +507,25 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
     none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
     says = draw(unclean, one, impact=none)
 
-    assert "1 client logged disconnects or retries between 11:38:18 and 11:39:29, for" in says
+    assert "1 client logged disconnects or retries between 11:38:30 and 11:38:35, for" in says
     assert "for up to 5 s: app-1; whether because of this is not in the logs." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
+
+    one["partitions"] = ["__consumer_offsets-2", "t-0"]
+    says = draw(unclean, one, impact=none)
+    assert "app-1; groups keep their offsets in __consumer_offsets-2, which was hit, too." in says
+
+
+def test_a_client_that_froze_is_told_beside_the_broker_that_did(unclean: Path) -> None:
+    frozen = {"kind": "pause", "pauses": 1, "longest_ms": 22_000, "ways": {"silence": 1},
+              "times": [{"from": iso(60_000), "seconds": 22.0}]}  # fmt: skip
+    one = finding("F-1", "long-pause", "medium", clients=["app-1"], measures=frozen,
+                  title="app-1 froze for 22 s", explanation="It neither wrote nor answered.",
+                  **{"from": iso(60_000), "to": iso(82_000)})  # fmt: skip
+    says = draw(unclean, crashed("F-2", 2, 45_000), one, trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "app-1 froze at 11:38:40 for 22 s. It neither wrote nor answered." in says
+    assert "Why app-1 froze." in says
 
 
 def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) -> None:
