@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, join_names, pluralize
-from forensics.report.finding_text import client_name
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import SavedFinding
 

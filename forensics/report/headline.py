@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -31,7 +32,6 @@ from forensics.report.data_loss import (
 )
 from forensics.report.finding_text import (
     CLIENT_DETECTORS,
-    client_name,
     describe_scope,
     is_open,
     shorten_names,

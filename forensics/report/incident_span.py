@@ -8,11 +8,10 @@ from itertools import accumulate
 
 import pyarrow.dataset as ds
 
-from forensics.lib.node_ids import whole_client
+from forensics.lib.node_ids import client_name, whole_client
 from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.finding_text import (
-    client_name,
     describe_scope,
     drop_standing,
     is_open,

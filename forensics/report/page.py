@@ -133,7 +133,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
             "everything\u201d at the end of report.html prints all of it.",
             class_="paper-only",
         ),
-        _print_footer(run),
+        number_sheets(f"Kafka incident postmortem, report {run.short_digest}"),
         shared=shared,
     )
 
@@ -238,10 +238,12 @@ def _footer(run: RunOutput) -> Markup:
     return tag("p", f"{text} Secrets are masked as {MASK}: {PLACES}.")
 
 
-def _print_footer(run: RunOutput) -> Markup:
-    """Name the report on each sheet of paper: sheets of two of them get mixed up on a table."""
-    text = f'"Kafka incident postmortem, report {run.short_digest}, page "'
-    pages = f'content: {text} counter(page) " of " counter(pages); font: 7pt sans-serif;'
+def number_sheets(name: str) -> Markup:
+    """Name the page on each sheet of paper: sheets of two of them get mixed up on a table.
+
+    A name of our own: nothing of a log may stand in a style.
+    """
+    pages = f'content: "{name}, page " counter(page) " of " counter(pages); font: 7pt sans-serif;'
     return tag("style", trust_html(f"@page {{ @bottom-right {{ {pages} }} }}"))
 
 

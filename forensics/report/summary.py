@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.text_format import (
     count,
     duration,
@@ -22,7 +22,6 @@ from forensics.lib.text_format import (
 )
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
-    client_name,
     short_title,
     shorten_names,
     times_of,

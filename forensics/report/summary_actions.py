@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
     count,
@@ -26,7 +26,7 @@ from forensics.report.coverage_advice import (
     list_hidden_nodes,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, client_name, is_open, shorten_names
+from forensics.report.finding_text import COMMAND_LINE, is_open, shorten_names
 from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
@@ -209,7 +209,7 @@ def _from_findings(
 def _without_names(action: str, finding: SavedFinding) -> str:
     """Return an action without the broker or client that it is for: the same one has the same."""
     key = re.sub(r"\bbroker-? ?\d+\b", "broker", action.partition("   # ")[0].strip())
-    for name in finding.clients:
+    for name in map(client_name, finding.clients):
         key = key.replace(quote(name), "client")
     return key
 
@@ -224,7 +224,7 @@ def _for_all(members: Sequence[tuple[str, SavedFinding]]) -> str:
         return re.sub(rf"\bbroker[ -]{own}\b", brokers_text(brokers), action)
     if len(clients) > 1 and len(finding.clients) == 1:
         names = join_names([quote(client_name(name)) for name in clients], 4)
-        return action.replace(quote(finding.clients[0]), names)
+        return action.replace(quote(client_name(finding.clients[0])), names)
     return action
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.text_format import count
+from forensics.lib.text_format import count, time_text
 from forensics.report import page
 from forensics.report.html import Child, Markup, TableRow, join, section, table, tag, verdict_box
 from forensics.weekly.notes import NO_NOTES, Notes
@@ -45,6 +45,7 @@ def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes = NO_
         tag("header", tag("h1", title)),
         tag("main", _newest(views), _weeks(views)),
         tag("footer", tag("p", "All times are UTC; a week begins on Monday.")),
+        page.number_sheets("Kafka, week by week"),
         shared=True,
     )
 
@@ -79,8 +80,10 @@ def _row(view: WeekView) -> TableRow:
     report = tag("a", "postmortem", href=f"{folder}/report.html",
                  aria_label=f"Postmortem of {view.name}")  # fmt: skip
     page_link = tag("a", view.name, href=f"{folder}/index.html")
+    begin = time_text(view.week.window[0])[:10]
     cells: list[Child] = [
-        tag("div", page_link, tag("br"), tag("small", report)),
+        tag("div", page_link, tag("br"), tag("small", f"from {begin}"), tag("br"),
+            tag("small", report)),
         tag("span", word, class_="badge"),
         tag("span", view.verdict.word),
         tag("span", short_why(view)),

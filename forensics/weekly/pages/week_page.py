@@ -38,6 +38,7 @@ def draw_week(
         tag("main", *(section(id_, title, draw(view), "\n") for id_, title, draw in _SECTIONS)),
         tag("footer", tag("p", "All times are UTC; a week begins on Monday. A finding belongs to "
                           "the week in which it begins.")),
+        page.number_sheets(f"Kafka in week {view.name}"),
         shared="../..",
     )  # fmt: skip
 
