@@ -196,9 +196,9 @@ def _trigger_sentence(
         name = node_text(node)
         if again:
             parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
-            if again.measures.get("freezes_min"):
-                parts[-1] += f", and was out of service {times_text(again.measures.get('cycles'))}"
             parts[-1] += _each_time(again, kind, span)
+            if again.measures.get("freezes_min"):
+                parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
             when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)

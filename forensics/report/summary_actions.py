@@ -163,6 +163,8 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
     others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
     order = {name: index for index, name in enumerate(began)}
+    # A clock that is far off is wrong before and after, and to be set right.
+    others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
     return sorted(
         others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
     )
@@ -325,7 +327,11 @@ def _wrong_clocks(run: RunOutput) -> list[SummaryLine]:
         for node in ranked
     ]
     return [
-        SummaryLine(f"Clocks: {join_names(texts)}; times here are corrected.", "clocks", "Clocks")
+        SummaryLine(
+            f"Clocks: {join_names(texts)}; times here are those of the other clocks.",
+            "clocks",
+            "Clocks",
+        )
     ]
 
 

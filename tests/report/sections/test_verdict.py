@@ -579,8 +579,15 @@ def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
     assert "Clocks:" not in draw(quiet, verdict_="clear")
 
     save(quiet, "clocks", [off])
-    told = "Clocks: that of broker 3 is 37 s ahead; times here are corrected."
+    told = "Clocks: that of broker 3 is 37 s ahead; times here are those of the other clocks."
     assert told in draw(quiet, verdict_="clear")
+
+
+def test_a_clock_that_is_far_off_is_to_be_set_right(unclean: Path) -> None:
+    off = finding("F-9", "clock-skew", "medium", brokers=[3],
+                  actions=["Set the clock of broker-3 right: it is 37.0 s ahead."])  # fmt: skip
+
+    assert "Set the clock of broker 3 right" in draw(unclean, crashed("F-2", 2, 45_000), off)
 
 
 def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> None:
