@@ -16,7 +16,7 @@ from forensics.history.partitions.outages import LeaderGap
 from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.node_ids import whole_client
 from forensics.lib.time_units import SECOND, to_iso
-from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, total_loss
+from forensics.run_output.findings import INCIDENT_SEVERITIES, LOSING, Finding, total_loss
 
 _COLUMNS = (
     "topic", "partition", "started_at", "ended_at", "ended_after", "planned", "previous_leader",
@@ -122,7 +122,7 @@ def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tup
     for finding in findings:
         for loss in finding.losses:
             topic = loss.partition.rpartition("-")[0]
-            if finding.detector == "unclean-election" or loss.below_high_watermark:
+            if finding.detector in LOSING or loss.below_high_watermark:
                 sure.append(loss)
             elif topic in weak or (not known and not topic.startswith("__")):
                 open_.append(loss)

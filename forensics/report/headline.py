@@ -42,6 +42,7 @@ from forensics.report.incident_span import (
     incident_span,
     outages_without_end,
 )
+from forensics.run_output.findings import LOSING
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -138,7 +139,7 @@ def loss_sentence(run: RunOutput) -> str:
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if totals and (told := _totals_sentence(totals)):
         return told
-    if totals is None and any(one.detector == "unclean-election" for one in run.findings):
+    if totals is None and any(one.detector in LOSING for one in run.findings):
         return "Records may be lost; how many is not known."
     if least:
         how = ": truncated after a failover" if truncated else ""
@@ -188,6 +189,10 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
 def _totals_sentence(totals: LossTotals) -> str:
     """Say what unclean elections took; empty where they took nothing."""
     on = f"on {count(totals.partitions, 'partition')}"
+    if totals.unbounded and totals.at_least and totals.is_certain:
+        return (
+            f"At least {count(totals.at_least, 'record')} lost {on}; how many at most is not known."
+        )
     if totals.unbounded:
         return "Records may be lost; how many at most is not known."
     if not totals.at_most:

@@ -133,7 +133,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
             "everything\u201d at the end of report.html prints all of it.",
             class_="paper-only",
         ),
-        number_sheets(f"Kafka incident postmortem, report {run.short_digest}"),
+        number_sheets(f"Kafka postmortem, report {run.short_digest}"),
         shared=shared,
     )
 
@@ -194,7 +194,7 @@ def _head(title: str, *, shared: bool | str) -> Markup:
 def _header(run: RunOutput, parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
     links = section_links((anchor, title) for anchor, title, _ in parts)
     whose = f" of {names}" if (names := _input_names(run)) else ""
-    parts_of_title = [f"Kafka incident postmortem{whose}", _period(run), cluster]
+    parts_of_title = [f"Kafka postmortem{whose}", _period(run), cluster]
     title = tag("h1", " \u00b7 ".join(part for part in parts_of_title if part))
     return tag("header", title, _finder(), links)
 
@@ -223,7 +223,7 @@ def _finder() -> Markup:
         tag("label", "Filter", for_="find"),
         tag(
             "input", type="search", id="find", autocomplete="off", spellcheck="false",
-            aria_describedby="found", placeholder="words, broker:3 topic:orders level>=high",
+            aria_describedby="found", placeholder="words, broker:3 level>=high",
         ),
         tag("output", id="found", for_="find"),
         role="search", class_="finder", hidden=True,

@@ -429,7 +429,7 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         return
     text = loss_sentence(run).rstrip(".").partition(" on ")[0]
     names = join_names([row.partition for row in rows], 4)
-    if totals.unbounded:
+    if totals.unbounded and not (totals.at_least and totals.is_certain):
         text = "Records may be lost"
     text = f"{text} from {names}"
     if totals.acknowledged:

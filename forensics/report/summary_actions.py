@@ -48,7 +48,7 @@ from forensics.report.summary import (
     first_sentences,
     node_text,
 )
-from forensics.run_output.findings import PartitionLoss, severity_rank
+from forensics.run_output.findings import LOSING, PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # A clock that is off by less confuses nobody who reads lines beside this page.
@@ -85,7 +85,7 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
     for finding in run.incidents:
         rows = [row for row in finding.losses if row.lost_records_max != 0]
         certain = [row for row in rows if row.lost_records_min]
-        if finding.detector != "unclean-election" or not certain:
+        if finding.detector not in LOSING or not certain:
             continue
         topics = sorted({row.partition.rpartition("-")[0] for row in certain})
         starts = [at for row in certain if (at := parse_millis(row.written_from)) is not None]
@@ -243,8 +243,11 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
         is_command = COMMAND_LINE.match(first)
         text = f"`{first}`" if is_command else shorten_names(first_sentences(first, 2))
         return SummaryLine(text, finding.id, "More")
-    purpose = purpose.strip()
-    return SummaryLine(f"`{command.strip()}` \u2013 {purpose}", finding.id, "More")
+    # A group has a name of its own: readers know their clients.
+    whom = f"for {client_name(finding.clients[0])}, " if len(finding.clients) == 1 else ""
+    whom *= " --group " in command
+    text = f"`{command.strip()}` \u2013 {whom}{purpose.strip()}"
+    return SummaryLine(text, finding.id, "More")
 
 
 def list_unknown(run: RunOutput) -> list[SummaryLine]:

@@ -88,7 +88,7 @@ def test_the_head_names_what_was_read(unclean: Path) -> None:
     """Six pages side by side must not look alike."""
     page = draw_report(unclean).read_text(encoding="utf-8")
     period = "2026-11-18 11:37\u201311:40"
-    assert f">Kafka incident postmortem of incident.tgz \u00b7 {period} \u00b7 Kafka 4.3.0" in page
+    assert f">Kafka postmortem of incident.tgz \u00b7 {period} \u00b7 Kafka 4.3.0" in page
 
 
 def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path) -> None:

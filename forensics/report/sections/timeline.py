@@ -146,9 +146,11 @@ def _worst(
 
 def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
     away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
-    served = f"Not in service at some time: {join_names(away, 6)}" if away else (
-        "All brokers in these logs were in service all the time"
-    )  # fmt: skip
+    stopped = any(lane.state in SHUTDOWN_STATES for lane in data.brokers)
+    until = "until they were shut down at the end" if stopped else "all the time"
+    served = f"All brokers in these logs were in service {until}"
+    if away:
+        served = f"Not in service at some time: {join_names(away, 6)}"
     broken = sorted({one.name for one in data.brokers if one.state == "disk lost"}, key=natural_key)
     if broken:
         served += f"; without a log directory: {join_names(broken, 6)}"

@@ -290,7 +290,7 @@ def _minor_findings(view: WeekView) -> Markup | None:
     summary = tag("summary", f"{count(len(findings), 'kind')} of findings of level low or info")
     listing = _finding_table(view, findings[:_MAX_MINOR_FINDINGS], "Of level low or info")
     more = note_left_out(len(findings) - _MAX_MINOR_FINDINGS, "")
-    return tag("details", summary, listing, more, class_="below off-paper")
+    return tag("details", summary, listing, more, class_="below")
 
 
 def _notes_example(view: WeekView) -> Markup | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.report import plotly_sheet, theme
+from forensics.report import partition_groups, plotly_sheet, theme
 from forensics.report.incident_span import incident_span
 from forensics.report.lane_intervals import LaneInterval, read_client_lanes, read_lanes
 from forensics.report.plotly_sheet import incident_bands
@@ -60,6 +60,9 @@ def test_all_were_in_service(tmp_path: Path) -> None:
     html = draw(tmp_path, lane("broker-1", "starting", 0, 900), lane("broker-1", "up", 900, END))
 
     assert "All brokers in these logs were in service all the time" in html
+
+    html = draw(tmp_path, lane("broker-1", "up", 0, 900), lane("broker-1", "stopped", 900, END))
+    assert "were in service until they were shut down at the end" in html
 
 
 def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
@@ -237,3 +240,31 @@ def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:
     html = draw(tmp_path, lane("broker-1", "up", 0, END), *clients)
 
     assert "Clients: 6 of 9, those in trouble first" in html
+
+
+def test_a_leader_is_drawn_from_the_moment_that_lines_show_it(tmp_path: Path) -> None:
+    """No line says since when broker 3 led; one shows that it did at 90 s. Before, nothing is told.
+
+    Nor is what began nobody knows when painted as a partition without a leader.
+    """
+    draw(tmp_path, lane("broker-1", "up", 0, END))
+    row = {"topic": "t", "partition": 0, "how": "observed", "election": "failover",
+           "clean": True, "ended": "observed"}  # fmt: skip
+    save(tmp_path, "leadership", [
+        row | {"leader_epoch": 0, "leader": 1, "started_at": at(0), "ended_at": at(50_000)},
+        row | {"leader_epoch": 1, "leader": -1, "started_at": at(50_000),
+               "ended_at": at(52_000), "ended": "unknown"},
+        row | {"leader_epoch": 2, "leader": 3, "started_at": None, "ended_at": None,
+               "started_before": at(90_000)},
+        row | {"leader_epoch": 0, "partition": 1, "leader": -1, "started_at": None,
+               "ended_at": at(60_000)},
+    ])  # fmt: skip
+    run = load_run(tmp_path)
+    view = (at(0) // 1000, at(END) // 1000)  # type: ignore[operator]
+    lanes = timeline._read_partition_lanes(run, partition_groups.group_partitions(run), view)
+    shown = {(one.name, one.words or one.state, one.start - START, one.end - START)
+             for one in lanes}  # fmt: skip
+
+    assert ("t-0", "leader", 90_000, END) in shown
+    assert ("t-0", timeline.NOT_TOLD, 52_000, 90_000) in shown
+    assert {start for name, state, start, _ in shown if state == "no leader"} == {50_000}

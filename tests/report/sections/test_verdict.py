@@ -184,6 +184,14 @@ def test_how_many_partitions_were_unavailable_at_once_is_said_where_it_is_fewer(
     assert "unavailable" not in text(timeline.render(load_run(unclean))).partition("Shown:")[0]
 
 
+def test_a_command_for_a_group_names_the_client(unclean: Path) -> None:
+    command = "kafka-consumer-groups.sh --reset-offsets --group mailing"
+    one = finding("F-1", "offset-reset", "medium", clients=["app-mail"],
+                  actions=[f"{command}   # back"])  # fmt: skip
+
+    assert "--group mailing \u2013 for app-mail, back" in draw(unclean, one)
+
+
 def test_why_says_nothing_twice(unclean: Path) -> None:
     story = "The address leads nowhere. The broker is well."
     found = finding("F-1", "unreachable-listener", "medium", brokers=[1], explanation=story,
