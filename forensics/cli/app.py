@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import atexit
-import gc
 import importlib.util
 import io
 import os
@@ -37,6 +36,7 @@ from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
+from forensics.lib.this_machine import collect_garbage_seldom
 from forensics.settings import ENGINES
 
 PROGRAM_NAME = "kafka-forensics"
@@ -156,8 +156,8 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Half a second of a run would go into looking for garbage among the modules that it loads.
-    gc.set_threshold(100_000, 50, 100)
+    # Half a second of a run would go into looking for it among the modules that it loads.
+    collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
         # Everything is written by then, and Python takes a moment to end.

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ from forensics.detection.context import (
     Row,
     by_time,
     in_topics,
-    partition_name,
 )
 from forensics.detection.shared.assignments import read_assignments
 from forensics.detection.shared.leader_moves import (
@@ -30,65 +30,92 @@ from forensics.detection.shared.leader_moves import (
     rebalances_itself,
     switched_off,
 )
+from forensics.lib.arrow_io import is_any_of, iter_values
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND, to_arrow_timestamp
+from forensics.lib.time_units import SECOND, to_arrow_timestamp, to_datetime
 from forensics.run_output.findings import Finding
 
 NAME = "leader-imbalance"
-_LED = ("topic", "partition", "leader", "started_at", "ended_at", "evidence")
+_LED = ("topic", "partition", "leader", "started_at", "ended_at")
 _STATE = ("topic", "partition", "isr", "started_at", "ended_at")
 # Of the partitions led by another broker, how many show their lines, and how many are named.
 _SHOWN, _MAX_NAMES = 20, 10_000
-_HELD = 2_000
+_HELD = 200
+_PARTITION = itemgetter(0, 1)
+_Partition = tuple[str, int]
 
 
-@dataclass(slots=True)
-class _Wait:
-    """A time in which another broker led a partition whose first replica was in sync."""
+@dataclass
+class _Waits:
+    """Times in which another broker led a partition whose first replica was in sync, as columns.
 
-    partition: str
-    first: int
-    leader: int
+    There may be a million: the lines of a few are read once these are known.
+    """
+
+    begins: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    # who should have led, and who did
+    firsts: array[int] = field(default_factory=lambda: array("q"))
+    leaders: array[int] = field(default_factory=lambda: array("q"))
+    # when that leader epoch began
+    epochs: array[int] = field(default_factory=lambda: array("q"))
+    partitions: list[_Partition] = field(default_factory=list)
+
+    def add(self, partition: _Partition, epoch: _Epoch, begin: int, end: int) -> None:
+        """Add the wait of a partition in a leader epoch."""
+        self.begins.append(begin)
+        self.ends.append(end)
+        self.firsts.append(epoch.first)
+        self.leaders.append(epoch.leader)
+        self.epochs.append(epoch.begin)
+        self.partitions.append(partition)
+
+    def find_worst(self) -> tuple[int, int]:
+        """Return the first moment at which most waits went on, and how many."""
+        starts, stops = np.sort(self.begins), np.sort(self.ends)
+        if not len(starts):
+            return 0, 0
+        # How many have begun by the begin of each, without those that are over.
+        begun = np.searchsorted(starts, starts, "right")
+        going = begun - np.searchsorted(stops, starts, "right")
+        worst = int(np.argmax(going))
+        return int(starts[worst]), int(going[worst])
+
+    def find_going(self, moment: int) -> list[int]:
+        """Return which waits went on at a moment, those that began first before the others."""
+        begins, ends = np.array(self.begins), np.array(self.ends)
+        rows: list[int] = np.flatnonzero((begins <= moment) & (ends > moment)).tolist()
+        return sorted(rows, key=lambda row: (self.begins[row], self.name(row)))
+
+    def name(self, row: int) -> str:
+        """Name the partition that waited."""
+        topic, partition = self.partitions[row]
+        return f"{topic}-{partition}"
+
+
+class _Epoch(NamedTuple):
+    """A long leader epoch of another broker than the first replica."""
+
     begin: int
     end: int
-    line: Mapping[str, Any] | None
+    leader: int
+    first: int
 
 
 @dataclass
 class _Imbalance:
-    """What waited at the moment when most partitions did, and who led and should have led what.
-
-    Most partitions of a wide cluster may have waited: they are counted, and a few are kept.
-    """
+    """What waited at the moment when most partitions did, and who led and should have led what."""
 
     begin: int
     end: int
-    # when the last of them had begun to wait
-    moment: int
-    partitions: list[str] = field(default_factory=list)
+    partitions: Sequence[str]
     # how many partitions each broker should lead and does not, and who leads them instead
-    waiting: Counter[int] = field(default_factory=Counter)
-    instead: Counter[int] = field(default_factory=Counter)
-    first_waits: list[_Wait] = field(default_factory=list)
-    leads: Counter[int] = field(default_factory=Counter)
-    preferred: Counter[int] = field(default_factory=Counter)
-
-    def add(self, wait: _Wait) -> None:
-        """Count a wait, whose lines are kept if it is one of the first."""
-        self.begin, self.end = min(self.begin, wait.begin), max(self.end, wait.end)
-        self.moment = max(self.moment, wait.begin)
-        self.partitions.append(wait.partition)
-        self.waiting[wait.first] += 1
-        self.instead[wait.leader] += 1
-        if wait.line:
-            self.first_waits.append(wait)
-            if len(self.first_waits) > _HELD:
-                self.keep_first()
-
-    def keep_first(self) -> None:
-        """Keep those that began first."""
-        self.first_waits.sort(key=lambda one: (one.begin, one.partition))
-        del self.first_waits[_SHOWN:]
+    waiting: Counter[int]
+    instead: Counter[int]
+    # the lines of some that waited first
+    lines: Sequence[Mapping[str, Any]]
+    leads: Counter[int]
+    preferred: Counter[int]
 
     @property
     def even_share(self) -> float:
@@ -100,19 +127,25 @@ class _Imbalance:
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding if too many partitions waited for their first replica to lead again."""
     limits = context.limits[NAME]
-    worst, count = _find_worst(_find_waits(context))
+    waits = _find_waits(context)
+    worst, count = waits.find_worst()
     if count < limits["partitions"]:
         return
-    imbalance = _Imbalance(worst, worst, 0)
-    for wait in _find_waits(context):
-        if wait.begin <= worst < wait.end:
-            imbalance.add(wait)
-    imbalance.keep_first()
-    imbalance.leads = _count_leaders(context, imbalance.moment)
+    rows = waits.find_going(worst)
+    begins, ends = [waits.begins[row] for row in rows], [waits.ends[row] for row in rows]
     assigned = read_assignments(context).values()
-    imbalance.preferred = preferred = Counter(replicas[0] for replicas in assigned if replicas)
+    imbalance = _Imbalance(
+        min(worst, *begins),
+        max(worst, *ends),
+        [waits.name(row) for row in rows],
+        Counter(waits.firsts[row] for row in rows),
+        Counter(waits.leaders[row] for row in rows),
+        _find_lines(context, waits, rows),
+        _count_leaders(context, max(begins)),
+        Counter(replicas[0] for replicas in assigned if replicas),
+    )
     uneven = [broker for broker, count in imbalance.waiting.items()
-              if count > limits["share"] * preferred[broker]]  # fmt: skip
+              if count > limits["share"] * imbalance.preferred[broker]]  # fmt: skip
     if uneven:
         yield _finding(context, imbalance)
 
@@ -121,76 +154,90 @@ def _lasting(context: DetectionContext) -> int:
     return int(context.limits[NAME]["looks"] * rebalance_interval(context))
 
 
-def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
+def _find_waits(context: DetectionContext) -> _Waits:
     """Find how long each partition was not led by its first replica though that was in sync.
 
     Both tables are in the order of partitions, of which one is held at a time: there may be
     millions of leader epochs.
     """
-    least = _lasting(context) * SECOND
-    topics = {row["topic"] for row in _led_by_others(context, ["topic", "partition", "leader"])}
+    waits, least = _Waits(), _lasting(context) * SECOND
+    topics = {epoch[0] for epoch in _read_long_epochs(context, ("topic",))}
     where = in_topics(topics) & pc.field("isr").is_valid() & pc.field("started_at").is_valid()
-    states = groupby(context.each("isr", where, _STATE), _partition)
+    states = groupby(iter_values(context.batches("isr", where, _STATE), _STATE), _PARTITION)
     state = next(states, None)
-    for key, epochs in groupby(_led_by_others(context, _LED), _partition):
+    for key, rows in groupby(_read_long_epochs(context, _LED), _PARTITION):
+        epochs = list(_led_by_others(context, key, rows))
         while state is not None and state[0] < key:
             state = next(states, None)
         # A line about an ISR need not name the leader: that is known from the other table.
-        if state is not None and state[0] == key:
-            yield from _waits_of(context, list(epochs), state[1], least)
+        if epochs and state is not None and state[0] == key:
+            for epoch, begin, end in _waits_of(context, epochs, state[1], least):
+                waits.add(key, epoch, begin, end)
+    return waits
 
 
-def _partition(row: Row) -> tuple[str, int]:
-    return row["topic"], row["partition"]
-
-
-def _led_by_others(context: DetectionContext, columns: Sequence[str]) -> Iterator[Row]:
-    """Yield the long leader epochs of others than the first replica, which is named as `first`."""
-    assignments, least = read_assignments(context), _lasting(context) * SECOND
+def _read_long_epochs(
+    context: DetectionContext, columns: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Read leader epochs that are so long that the controller should have ended them."""
     begun, ended = pc.field("started_at"), pc.field("ended_at")
     where = (pc.field("leader") >= 0) & begun.is_valid() & pc.field("topic").is_valid()
-    where &= ended.is_null() | (ended - begun >= pa.scalar(least, pa.duration("us")))
-    for row in context.each("leadership", where, columns):
-        first = next(iter(assignments.get(_partition(row), ())), row["leader"])
-        if row["leader"] != first:
-            yield row | {"first": first}
+    least = pa.scalar(_lasting(context) * SECOND, pa.duration("us"))
+    where &= ended.is_null() | (ended - begun >= least)
+    return iter_values(context.batches("leadership", where, columns), columns)
+
+
+def _led_by_others(
+    context: DetectionContext, partition: _Partition, rows: Iterable[tuple[Any, ...]]
+) -> Iterator[_Epoch]:
+    """Yield the leader epochs of others than the first replica of a partition."""
+    first = next(iter(read_assignments(context).get(partition, ())), None)
+    if first is None:
+        return
+    for _, _, leader, begin, end in rows:
+        if leader != first:
+            yield _Epoch(begin, context.logs_end if end is None else end, leader, first)
 
 
 def _waits_of(
-    context: DetectionContext, epochs: Sequence[Row], states: Iterable[Row], least: int
-) -> Iterator[_Wait]:
-    """Find the waits of one partition, one for each leader epoch."""
-    waits: dict[int, _Wait] = {}
-    for row in states:
-        until = context.logs_end if row["ended_at"] is None else row["ended_at"]
+    context: DetectionContext, epochs: Sequence[_Epoch], states: Iterable[tuple[Any, ...]],
+    least: int,
+) -> Iterator[tuple[_Epoch, int, int]]:  # fmt: skip
+    """Find the waits of one partition, one for each leader epoch, with their begins and ends."""
+    waits: dict[int, tuple[_Epoch, int, int]] = {}
+    for _, _, isr, started, ended in states:
+        until = context.logs_end if ended is None else ended
         for one in epochs:
-            ended = context.logs_end if one["ended_at"] is None else one["ended_at"]
-            begin, end = max(row["started_at"], one["started_at"]), min(until, ended)
-            if one["first"] not in row["isr"] or end < begin:
+            begin, end = max(started, one.begin), min(until, one.end)
+            if end < begin or one.first not in isr:
                 continue
-            key, line = one["started_at"], next(iter(one["evidence"]), None)
-            if key in waits and begin <= waits[key].end:
-                waits[key].end = max(end, waits[key].end)
-            elif key not in waits or waits[key].end - waits[key].begin < least:
-                name = partition_name(row)
-                waits[key] = _Wait(name, one["first"], one["leader"], begin, end, line)
-    yield from (wait for wait in waits.values() if wait.end - wait.begin >= least)
+            known = waits.get(one.begin)
+            if known is not None and begin <= known[2]:
+                waits[one.begin] = (known[0], known[1], max(end, known[2]))
+            elif known is None or known[2] - known[1] < least:
+                waits[one.begin] = (one, begin, end)
+    yield from (wait for wait in waits.values() if wait[2] - wait[1] >= least)
 
 
-def _find_worst(waits: Iterable[_Wait]) -> tuple[int, int]:
-    """Return the first moment at which most waits went on, and how many."""
-    begins, ends = array("q"), array("q")
-    for wait in waits:
-        begins.append(wait.begin)
-        ends.append(wait.end)
-    starts, stops = np.sort(np.array(begins, np.int64)), np.sort(np.array(ends, np.int64))
-    if not len(starts):
-        return 0, 0
-    # How many have begun by the begin of each, without those that are over.
-    begun = np.searchsorted(starts, starts, "right")
-    going = begun - np.searchsorted(stops, starts, "right")
-    worst = int(np.argmax(going))
-    return int(starts[worst]), int(going[worst])
+def _find_lines(
+    context: DetectionContext, waits: _Waits, rows: Sequence[int]
+) -> list[Mapping[str, Any]]:
+    """Read the lines of the leader epochs in which the first of some waits were."""
+    found: list[Mapping[str, Any]] = []
+    for at in range(0, len(rows), _HELD):
+        some = [(*waits.partitions[row], waits.epochs[row], waits.leaders[row])
+                for row in rows[at : at + _HELD]]  # fmt: skip
+        wanted, lines = set(some), dict[tuple[Any, ...], Mapping[str, Any]]()
+        where = in_topics({one[0] for one in some})
+        where &= is_any_of("started_at", [to_datetime(begin) for _, _, begin, _ in some])
+        columns = ("topic", "partition", "started_at", "leader", "evidence")
+        for *epoch, evidence in iter_values(context.batches("leadership", where, columns), columns):
+            if evidence and tuple(epoch) in wanted:
+                lines.setdefault(tuple(epoch), evidence[0])
+        found += [lines[one] for one in some if one in lines]
+        if len(found) >= _SHOWN:
+            break
+    return found[:_SHOWN]
 
 
 def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:
@@ -213,7 +260,6 @@ def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
     is_piled = leads >= limits["pile"] * imbalance.even_share
     begin, end = imbalance.begin, imbalance.end
     off, failed = switched_off(context)[:_SHOWN], _failed_elections(context, begin, end)
-    cited = [wait.line for wait in imbalance.first_waits if wait.line]
     waiting, instead = imbalance.waiting, imbalance.instead
     return context.finding(
         NAME,
@@ -221,7 +267,7 @@ def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
         _title(count, busiest, leads, imbalance, is_piled=is_piled),
         begin,
         end,
-        [*off, *failed, *context.read_lines(cited)],
+        [*off, *failed, *context.read_lines(imbalance.lines)],
         brokers=sorted({*waiting, *([busiest] if is_piled else [])}),
         partitions=sorted(imbalance.partitions)[:_MAX_NAMES],
         measures={
