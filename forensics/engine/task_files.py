@@ -26,8 +26,7 @@ from forensics.events.scan import STAGED_SCHEMA, load_scanner
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.lib import storage
-from forensics.lib.arrow_io import read_batches, take_system_memory
-from forensics.lib.deterministic_parquet import DeterministicWriter
+from forensics.lib.arrow_io import DeterministicWriter, read_batches, take_system_memory
 from forensics.lib.text_safety import printable
 from forensics.lib.this_machine import collect_garbage_seldom
 

@@ -22,6 +22,9 @@ _STORAGE = "KAFKA_STORAGE_ERROR"
 _MAX_NAMES = 2000
 # Messages of the operating system, and Java's for them, by what went wrong.
 _REASONS = (
+    # Java words it as a file that was not found.
+    ("open files", re.compile(r"(?i)too many open files")),
+    ("maps", re.compile(r"(?i)map failed|cannot allocate memory")),
     ("full", re.compile(r"(?i)no space left|disk quota|not enough space")),
     ("denied", re.compile(r"(?i)permission denied|accessdenied|access is denied|used by another")),
     ("read-only", re.compile(r"(?i)read-only file system")),
@@ -146,6 +149,8 @@ def _free_space(context: DetectionContext) -> list[str]:
 
 
 _TITLES = {
+    "open files": "was given up: the process had too many open files",
+    "maps": "was given up: the process may map no more files into memory",
     "full": "is full",
     "denied": "may not be written to",
     "read-only": "is read-only",
@@ -162,6 +167,10 @@ _MECHANISM = (
 )
 _BEGINS = {"full": "There was no space left in it, or a quota was used up. "}
 _MEANINGS = {
+    "open files": "The disk is sound: the process had as many files and connections open as it "
+    "may.",
+    "maps": "The disk is sound: each index of a segment is mapped into memory, and the system "
+    "allows a process only so many maps, or had no memory left.",
     "full": "A start without more space fails the same way.",
     "denied": "A file could not be opened, moved or deleted. On Windows it is enough that a topic "
     "is deleted while its files are open.",
@@ -173,6 +182,10 @@ _MEANINGS = {
     "other": "The first error names what happened.",
 }
 _LOOKS = {
+    "open files": "ls /proc/PID/fd | wc -l; grep 'open files' /proc/PID/limits   # then raise "
+    "LimitNOFILE= or ulimit -n and restart the broker: {0} comes back with it",
+    "maps": "wc -l /proc/PID/maps; sysctl vm.max_map_count; free -m   # then raise it and restart "
+    "the broker: {0} comes back with it",
     "full": "df -h {0}; df -i {0}   # free or add space before the broker is started again",
     "denied": "ls -ld {0}   # who owns it, and who else has its files open?",
     "read-only": "dmesg | grep -i -e error -e remount   # then check the file system of {0}",

@@ -49,6 +49,18 @@ SCENARIOS = [
                        "error": "java.io.IOException: No space left on device"}}],
     ),
     Scenario(
+        NAME, "fires", "no file was lost: the process had too many open ones",
+        of(error(100, error="java.io.FileNotFoundException",
+                 detail="/d1/t-0/0.index (Too many open files)")),
+        [{"title": "Broker 1: log directory /d1 was given up: the process had too many open files",
+          "measures": {"reason": "open files"}}],
+    ),
+    Scenario(
+        NAME, "fires", "the disk is sound: no more files may be mapped",
+        of(error(100, detail="Map failed")),
+        [{"measures": {"reason": "maps"}}],
+    ),
+    Scenario(
         NAME, "fires", "the first error names the reason, and not what came of it",
         of(
             event(100.1, "broker-1", "log_dir_failed", log_dir="/d1", error="KAFKA_STORAGE_ERROR"),
