@@ -359,6 +359,13 @@ class _CommandGroup(click.Group):
             return super().invoke(ctx)
 
 
+def _say_os_error(error: OSError) -> str:
+    if error.filename is None:
+        return os.strerror(error.errno) if error.errno else str(error)
+    # A store has reasons of its own, such as an access that it denies.
+    return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
+
+
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     """Turn errors that the user can put right into one sentence, and Ctrl-C into code 130."""
@@ -374,9 +381,7 @@ def _translate_errors() -> Iterator[None]:
         # keeps its traceback.
         if error.filename is None and error.errno not in DISK_ERRORS:
             raise
-        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        says = os.strerror(error.errno) if error.errno else str(error)
-        raise click.ClickException(printable(f"{place}{says}")) from error
+        raise click.ClickException(printable(_say_os_error(error))) from error
     except MemoryError as error:
         raise click.ClickException(memory_is_short()) from error
     except (click.ClickException, click.Abort, click.exceptions.Exit):

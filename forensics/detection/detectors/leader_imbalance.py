@@ -9,9 +9,9 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,76 +30,70 @@ from forensics.detection.shared.leader_moves import (
     rebalances_itself,
     switched_off,
 )
-from forensics.lib.arrow_io import is_any_of, iter_values
+from forensics.lib.arrow_io import is_any_of, iter_rows
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND, to_arrow_timestamp, to_datetime
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 NAME = "leader-imbalance"
 _LED = ("topic", "partition", "leader", "started_at", "ended_at")
+_KEYS = ("topic", "partition", "started_at")
 _STATE = ("topic", "partition", "isr", "started_at", "ended_at")
+_numbers = partial(array, "q")
 # Of the partitions led by another broker, how many show their lines, and how many are named.
 _SHOWN, _MAX_NAMES = 20, 10_000
-_HELD = 200
-_PARTITION = itemgetter(0, 1)
-_Partition = tuple[str, int]
+# How many waits are looked up at once for lines.
+_LOOKED_UP = 5 * _SHOWN
 
 
 @dataclass
 class _Waits:
-    """Times in which another broker led a partition whose first replica was in sync, as columns.
+    """Times in which another broker led a partition whose first replica was in sync.
 
-    There may be a million: the lines of a few are read once these are known.
+    Most partitions of a wide cluster may have waited, each many times: they are held in columns.
     """
 
-    begins: array[int] = field(default_factory=lambda: array("q"))
-    ends: array[int] = field(default_factory=lambda: array("q"))
-    # who should have led, and who did
-    firsts: array[int] = field(default_factory=lambda: array("q"))
-    leaders: array[int] = field(default_factory=lambda: array("q"))
-    # when that leader epoch began
-    epochs: array[int] = field(default_factory=lambda: array("q"))
-    partitions: list[_Partition] = field(default_factory=list)
+    begin: array[int] = field(default_factory=_numbers)
+    end: array[int] = field(default_factory=_numbers)
+    # since when the other broker had led, which that was, and which it should have been
+    since: array[int] = field(default_factory=_numbers)
+    leader: array[int] = field(default_factory=_numbers)
+    first: array[int] = field(default_factory=_numbers)
+    # the partition, by its place among the keys
+    partition: array[int] = field(default_factory=_numbers)
+    keys: list[tuple[str, int]] = field(default_factory=list)
 
-    def add(self, partition: _Partition, epoch: _Epoch, begin: int, end: int) -> None:
-        """Add the wait of a partition in a leader epoch."""
-        self.begins.append(begin)
-        self.ends.append(end)
-        self.firsts.append(epoch.first)
-        self.leaders.append(epoch.leader)
-        self.epochs.append(epoch.begin)
-        self.partitions.append(partition)
+    def add(self, key: tuple[str, int], wait: _Wait) -> None:
+        """Take a wait of a partition; those of one partition come one after the other."""
+        if not self.keys or self.keys[-1] != key:
+            self.keys.append(key)
+        self.partition.append(len(self.keys) - 1)
+        self.begin.append(wait.begin)
+        self.end.append(wait.end)
+        self.since.append(wait.since)
+        self.leader.append(wait.leader)
+        self.first.append(wait.first)
 
-    def find_worst(self) -> tuple[int, int]:
-        """Return the first moment at which most waits went on, and how many."""
-        starts, stops = np.sort(self.begins), np.sort(self.ends)
-        if not len(starts):
-            return 0, 0
-        # How many have begun by the begin of each, without those that are over.
-        begun = np.searchsorted(starts, starts, "right")
-        going = begun - np.searchsorted(stops, starts, "right")
-        worst = int(np.argmax(going))
-        return int(starts[worst]), int(going[worst])
+    def name(self, at: int) -> str:
+        """Name the partition of a wait."""
+        return "{}-{}".format(*self.keys[self.partition[at]])
 
-    def find_going(self, moment: int) -> list[int]:
-        """Return which waits went on at a moment, those that began first before the others."""
-        begins, ends = np.array(self.begins), np.array(self.ends)
-        rows: list[int] = np.flatnonzero((begins <= moment) & (ends > moment)).tolist()
-        return sorted(rows, key=lambda row: (self.begins[row], self.name(row)))
-
-    def name(self, row: int) -> str:
-        """Name the partition that waited."""
-        topic, partition = self.partitions[row]
-        return f"{topic}-{partition}"
+    def going_on(self, moment: int) -> list[int]:
+        """Return the waits that went on at a moment, by their places."""
+        begins, ends = np.array(self.begin, np.int64), np.array(self.end, np.int64)
+        found: list[int] = np.flatnonzero((begins <= moment) & (moment < ends)).tolist()
+        return found
 
 
-class _Epoch(NamedTuple):
-    """A long leader epoch of another broker than the first replica."""
+@dataclass(slots=True)
+class _Wait:
+    """One of them."""
 
+    since: int
+    first: int
+    leader: int
     begin: int
     end: int
-    leader: int
-    first: int
 
 
 @dataclass
@@ -108,12 +102,14 @@ class _Imbalance:
 
     begin: int
     end: int
-    partitions: Sequence[str]
+    # when the last of them had begun to wait
+    moment: int
+    partitions: list[str]
     # how many partitions each broker should lead and does not, and who leads them instead
     waiting: Counter[int]
     instead: Counter[int]
-    # the lines of some that waited first
-    lines: Sequence[Mapping[str, Any]]
+    # lines about those that began first
+    lines: list[Mapping[str, Any]]
     leads: Counter[int]
     preferred: Counter[int]
 
@@ -128,20 +124,21 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding if too many partitions waited for their first replica to lead again."""
     limits = context.limits[NAME]
     waits = _find_waits(context)
-    worst, count = waits.find_worst()
+    worst, count = _find_worst(waits)
     if count < limits["partitions"]:
         return
-    rows = waits.find_going(worst)
-    begins, ends = [waits.begins[row] for row in rows], [waits.ends[row] for row in rows]
+    going = waits.going_on(worst)
+    moment = max(waits.begin[at] for at in going)
     assigned = read_assignments(context).values()
     imbalance = _Imbalance(
-        min(worst, *begins),
-        max(worst, *ends),
-        [waits.name(row) for row in rows],
-        Counter(waits.firsts[row] for row in rows),
-        Counter(waits.leaders[row] for row in rows),
-        _find_lines(context, waits, rows),
-        _count_leaders(context, max(begins)),
+        min(waits.begin[at] for at in going),
+        max(waits.end[at] for at in going),
+        moment,
+        [waits.name(at) for at in going],
+        Counter(waits.first[at] for at in going),
+        Counter(waits.leader[at] for at in going),
+        _find_lines(context, waits, going),
+        _count_leaders(context, moment),
         Counter(replicas[0] for replicas in assigned if replicas),
     )
     uneven = [broker for broker, count in imbalance.waiting.items()
@@ -160,84 +157,96 @@ def _find_waits(context: DetectionContext) -> _Waits:
     Both tables are in the order of partitions, of which one is held at a time: there may be
     millions of leader epochs.
     """
-    waits, least = _Waits(), _lasting(context) * SECOND
-    topics = {epoch[0] for epoch in _read_long_epochs(context, ("topic",))}
+    found = _Waits()
+    least = _lasting(context) * SECOND
+    topics = {row["topic"] for row in _led_by_others(context, ["topic", "partition", "leader"])}
     where = in_topics(topics) & pc.field("isr").is_valid() & pc.field("started_at").is_valid()
-    states = groupby(iter_values(context.batches("isr", where, _STATE), _STATE), _PARTITION)
+    states = groupby(iter_rows(context.batches("isr", where, _STATE), _STATE), _partition)
     state = next(states, None)
-    for key, rows in groupby(_read_long_epochs(context, _LED), _PARTITION):
-        epochs = list(_led_by_others(context, key, rows))
+    for key, epochs in groupby(_led_by_others(context, _LED), _partition):
         while state is not None and state[0] < key:
             state = next(states, None)
         # A line about an ISR need not name the leader: that is known from the other table.
-        if epochs and state is not None and state[0] == key:
-            for epoch, begin, end in _waits_of(context, epochs, state[1], least):
-                waits.add(key, epoch, begin, end)
-    return waits
+        if state is not None and state[0] == key:
+            for wait in _waits_of(context, list(epochs), state[1], least):
+                found.add(key, wait)
+    return found
 
 
-def _read_long_epochs(
-    context: DetectionContext, columns: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Read leader epochs that are so long that the controller should have ended them."""
+def _partition(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _led_by_others(context: DetectionContext, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the long leader epochs of others than the first replica, which is named as `first`."""
+    assignments, least = read_assignments(context), _lasting(context) * SECOND
     begun, ended = pc.field("started_at"), pc.field("ended_at")
     where = (pc.field("leader") >= 0) & begun.is_valid() & pc.field("topic").is_valid()
-    least = pa.scalar(_lasting(context) * SECOND, pa.duration("us"))
-    where &= ended.is_null() | (ended - begun >= least)
-    return iter_values(context.batches("leadership", where, columns), columns)
-
-
-def _led_by_others(
-    context: DetectionContext, partition: _Partition, rows: Iterable[tuple[Any, ...]]
-) -> Iterator[_Epoch]:
-    """Yield the leader epochs of others than the first replica of a partition."""
-    first = next(iter(read_assignments(context).get(partition, ())), None)
-    if first is None:
-        return
-    for _, _, leader, begin, end in rows:
-        if leader != first:
-            yield _Epoch(begin, context.logs_end if end is None else end, leader, first)
+    where &= ended.is_null() | (ended - begun >= pa.scalar(least, pa.duration("us")))
+    for row in iter_rows(context.batches("leadership", where, columns), columns):
+        first = next(iter(assignments.get(_partition(row), ())), row["leader"])
+        if row["leader"] != first:
+            row["first"] = first
+            yield row
 
 
 def _waits_of(
-    context: DetectionContext, epochs: Sequence[_Epoch], states: Iterable[tuple[Any, ...]],
-    least: int,
-) -> Iterator[tuple[_Epoch, int, int]]:  # fmt: skip
-    """Find the waits of one partition, one for each leader epoch, with their begins and ends."""
-    waits: dict[int, tuple[_Epoch, int, int]] = {}
-    for _, _, isr, started, ended in states:
-        until = context.logs_end if ended is None else ended
+    context: DetectionContext, epochs: Sequence[Row], states: Iterable[Row], least: int
+) -> Iterator[_Wait]:
+    """Find the waits of one partition, one for each leader epoch."""
+    waits: dict[int, _Wait] = {}
+    for row in states:
+        until = context.logs_end if row["ended_at"] is None else row["ended_at"]
         for one in epochs:
-            begin, end = max(started, one.begin), min(until, one.end)
-            if end < begin or one.first not in isr:
+            ended = context.logs_end if one["ended_at"] is None else one["ended_at"]
+            begin, end = max(row["started_at"], one["started_at"]), min(until, ended)
+            if end < begin or one["first"] not in row["isr"]:
                 continue
-            known = waits.get(one.begin)
-            if known is not None and begin <= known[2]:
-                waits[one.begin] = (known[0], known[1], max(end, known[2]))
-            elif known is None or known[2] - known[1] < least:
-                waits[one.begin] = (one, begin, end)
-    yield from (wait for wait in waits.values() if wait[2] - wait[1] >= least)
+            key = one["started_at"]
+            if key in waits and begin <= waits[key].end:
+                waits[key].end = max(end, waits[key].end)
+            elif key not in waits or waits[key].end - waits[key].begin < least:
+                waits[key] = _Wait(key, one["first"], one["leader"], begin, end)
+    yield from (wait for wait in waits.values() if wait.end - wait.begin >= least)
+
+
+def _find_worst(waits: _Waits) -> tuple[int, int]:
+    """Return the first moment at which most waits went on, and how many."""
+    starts = np.sort(np.array(waits.begin, np.int64))
+    stops = np.sort(np.array(waits.end, np.int64))
+    if not len(starts):
+        return 0, 0
+    # How many have begun by the begin of each, without those that are over.
+    begun = np.searchsorted(starts, starts, "right")
+    going = begun - np.searchsorted(stops, starts, "right")
+    worst = int(np.argmax(going))
+    return int(starts[worst]), int(going[worst])
 
 
 def _find_lines(
-    context: DetectionContext, waits: _Waits, rows: Sequence[int]
+    context: DetectionContext, waits: _Waits, going: Sequence[int]
 ) -> list[Mapping[str, Any]]:
-    """Read the lines of the leader epochs in which the first of some waits were."""
-    found: list[Mapping[str, Any]] = []
-    for at in range(0, len(rows), _HELD):
-        some = [(*waits.partitions[row], waits.epochs[row], waits.leaders[row])
-                for row in rows[at : at + _HELD]]  # fmt: skip
-        wanted, lines = set(some), dict[tuple[Any, ...], Mapping[str, Any]]()
-        where = in_topics({one[0] for one in some})
-        where &= is_any_of("started_at", [to_datetime(begin) for _, _, begin, _ in some])
-        columns = ("topic", "partition", "started_at", "leader", "evidence")
-        for *epoch, evidence in iter_values(context.batches("leadership", where, columns), columns):
-            if evidence and tuple(epoch) in wanted:
-                lines.setdefault(tuple(epoch), evidence[0])
-        found += [lines[one] for one in some if one in lines]
-        if len(found) >= _SHOWN:
+    """Find a line about each of the waits that began first, if they have any."""
+    lines: list[Mapping[str, Any]] = []
+    ordered = sorted(going, key=lambda at: (waits.begin[at], waits.name(at)))
+    for start in range(0, len(ordered), _LOOKED_UP):
+        if len(lines) >= _SHOWN:
             break
-    return found[:_SHOWN]
+        some = {(*waits.keys[waits.partition[at]], waits.since[at]): at
+                for at in ordered[start : start + _LOOKED_UP]}  # fmt: skip
+        since = [key[2] for key in some]
+        begun = pc.field("started_at")
+        where = in_topics({key[0] for key in some})
+        where &= is_any_of("partition", [key[1] for key in some])
+        where &= begun >= to_arrow_timestamp(min(since))
+        where &= begun <= to_arrow_timestamp(max(since))
+        known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for row in context.each("leadership", where, [*_KEYS, "evidence"]):
+            key = tuple(row[name] for name in _KEYS)
+            if key in some and row["evidence"]:
+                known.setdefault(key, row["evidence"][0])
+        lines += [known[key] for key in some if key in known]
+    return lines[:_SHOWN]
 
 
 def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:
