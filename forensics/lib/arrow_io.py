@@ -47,18 +47,12 @@ def iter_partitions(
 
 def iter_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
     """Yield rows with some columns, times as microseconds."""
-    for row in iter_values(batches, columns):
-        yield dict(zip(columns, row, strict=True))
-
-
-def iter_values(
-    batches: Iterable[pa.RecordBatch], columns: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Yield rows as tuples of some columns, times as microseconds: where rows are millions."""
     for batch in batches:
         for begin in range(0, len(batch), _MAX_ROWS):
             part = batch.slice(begin, _MAX_ROWS)
-            yield from zip(*(_values(part.column(name)) for name in columns), strict=True)
+            values = [_values(part.column(name)) for name in columns]
+            for row in zip(*values, strict=True):
+                yield dict(zip(columns, row, strict=True))
 
 
 def to_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
