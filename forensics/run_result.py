@@ -29,7 +29,7 @@ from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.lib.text_safety import printable_lines
-from forensics.lib.this_machine import peak_memory
+from forensics.lib.this_machine import peak_memory, start_helper
 from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
@@ -66,16 +66,16 @@ class PeakMemory:
     def __init__(self) -> None:
         self.bytes = peak_memory()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start sampling."""
-        self._thread.start()
+        self._thread = start_helper(self._sample, "memory")
 
     def stop(self) -> None:
         """Stop sampling."""
         self._stopped.set()
-        if self._thread.is_alive():
+        if self._thread and self._thread.is_alive():
             self._thread.join(2)
 
     def _sample(self) -> None:

@@ -188,6 +188,14 @@ LEADERSHIP = _table(
     ("leader_epoch", pa.int32(), "the counter that Kafka raises with every change of the leader"),
     ("leader", pa.int32(), "the broker that leads; -1: there is none; null: not known"),
     ("started_at", TIME, "since when, on the reference clock"),
+    (
+        "started_before",
+        TIME,
+        (
+            "where `started_at` is not known: by when it had begun, as the first line that names "
+            "it or a later one shows; else null"
+        ),
+    ),
     ("ended_at", TIME, "until when; null: still so at the end of the logs"),
     (
         "ended",

@@ -37,11 +37,10 @@ from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.atomic_commit import SCRATCH, STORE_FILE, StoreFiles
 from forensics.weekly.iso_week import Week
-from forensics.weekly.new_inputs import NewInputs
+from forensics.weekly.manifest import NewInputs
 from forensics.weekly.notes import load_notes
-from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.rules_digest import digest_rules
-from forensics.weekly.store import Store, lock_store
+from forensics.weekly.store import Store, lock_store, open_remote_store
 
 EngineFactory = Callable[[], AbstractContextManager[Engine]]
 

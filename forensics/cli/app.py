@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import atexit
-import gc
+import errno
 import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -37,10 +38,20 @@ from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
+from forensics.lib.this_machine import (
+    collect_garbage_seldom,
+    is_memory_used_up,
+    map_little,
+    mappable_bytes,
+    memory_is_short,
+    stand_by_child,
+)
 from forensics.settings import ENGINES
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
+# What Python says of a library that cannot be mapped, and of a thread that cannot be started.
+_NO_ROOM = re.compile("start new thread|failed to map segment|annot allocate memory")
 VERDICT_COLOURS = {"INCIDENT": "red", "CLEAR": "green", "CANNOT TELL": "yellow"}
 
 MASTER_OPTION = click.option(
@@ -156,8 +167,11 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Half a second of a run would go into looking for garbage among the modules that it loads.
-    gc.set_threshold(100_000, 50, 100)
+    if mappable_bytes() is not None:
+        stand_by_child()
+        map_little()
+    # Half a second of a run would go into looking for it among the modules that it loads.
+    collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
         # Everything is written by then, and Python takes a moment to end.
@@ -345,6 +359,13 @@ class _CommandGroup(click.Group):
             return super().invoke(ctx)
 
 
+def _say_os_error(error: OSError) -> str:
+    if error.filename is None:
+        return os.strerror(error.errno) if error.errno else str(error)
+    # A store has reasons of its own, such as an access that it denies.
+    return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
+
+
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     """Turn errors that the user can put right into one sentence, and Ctrl-C into code 130."""
@@ -354,16 +375,23 @@ def _translate_errors() -> Iterator[None]:
         # A message may quote names as they are in an archive, but each line of it stays one.
         raise click.ClickException(printable_lines(str(error))) from error
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise click.ClickException(memory_is_short()) from error
         # An error with a file name is the user's, and so is a full disk; any other is a bug, and
         # keeps its traceback.
         if error.filename is None and error.errno not in DISK_ERRORS:
             raise
-        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        says = os.strerror(error.errno) if error.errno else str(error)
-        raise click.ClickException(printable(f"{place}{says}")) from error
+        raise click.ClickException(printable(_say_os_error(error))) from error
     except MemoryError as error:
-        message = "there is not enough memory; see `ulimit -v` and the limits of the container"
-        raise click.ClickException(message) from error
+        raise click.ClickException(memory_is_short()) from error
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except Exception as error:
+        # Libraries say in many ways that they found no room.
+        if not is_memory_used_up() and not _NO_ROOM.search(str(error)):
+            raise
+        first = str(error).partition("\n")[0]
+        raise click.ClickException(printable(f"{first}: {memory_is_short()}")) from error
     except KeyboardInterrupt as stop:
         click.echo("interrupted", err=True)
         # Where Ctrl-C came while a library ran a text as Python, as dataclasses do, Python ends by

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
+from forensics.detection.shared.leader_handovers import find_leader_gaps
+from forensics.history.partitions.outages import LeaderGap
 from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.node_ids import whole_client
-from forensics.lib.time_units import SECOND
-from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, total_loss
+from forensics.lib.time_units import SECOND, to_iso
+from forensics.run_output.findings import INCIDENT_SEVERITIES, LOSING, Finding, total_loss
 
-_COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned", "previous_leader")
+_COLUMNS = (
+    "topic", "partition", "started_at", "ended_at", "ended_after", "planned", "previous_leader",
+)  # fmt: skip
+# So many partitions are named of which nobody knows whether they were unavailable.
+_MAX_NAMED = 10
 # Clients hear of it so much later: at their next request.
 _HEARD = 3 * SECOND
 # States of a client by its own log in which it does not get on.
@@ -33,24 +40,26 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
             # Everything was shut down at the end of the logs.
             continue
         end = row["ended_at"] if row["ended_at"] is not None else context.logs_end
-        length = max(0, end - row["started_at"])
-        seconds[row["planned"]] += length
+        seconds[row["planned"]] += max(0, end - row["started_at"])
         if not row["planned"]:
             hit.add((row["topic"], row["partition"]))
-            longest = max(longest, length)
+            end = row["ended_after"] or end
+            longest = max(longest, end - row["started_at"])
             spans.append((row["started_at"], _heard_until(context, row, end)))
             if len(spans) > _MAX_SPANS:
                 spans = merge(spans)
     least, most = _records_lost(context, findings)
     return {
         "partitions_unavailable": len(hit),
+        "unknown_leaders": describe_gaps(find_leader_gaps(context), hit),
         "partitions": _count_partitions(context),
         "partition_seconds": round(seconds[False] / SECOND, 1),
         "longest_s": round(longest / SECOND, 1),
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
         "clients_affected": len(
             _clients_hit(context, spans)
-            | clients_in_trouble((one.severity, one.clients) for one in findings)
+            | clients_in_trouble((one.detector, one.severity, one.clients) for one in findings)
+            | clients_of_deleted(findings)
         ),
         "records_lost_min": least,
         "records_lost_max": most,
@@ -58,6 +67,25 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
 
 
 _MAX_SPANS = 10_000
+
+
+def describe_gaps(
+    gaps: Iterable[LeaderGap], hit: AbstractSet[tuple[str, int]]
+) -> dict[str, Any] | None:
+    """Say which further partitions may have been unavailable; None if there are none."""
+    open_ = {
+        (one.topic, one.partition): one for one in gaps if (one.topic, one.partition) not in hit
+    }
+    if not open_:
+        return None
+    ends = [one.end for one in open_.values() if one.end is not None]
+    return {
+        "partitions": len(open_),
+        "names": [f"{topic}-{number}" for topic, number in sorted(open_)[:_MAX_NAMED]],
+        "leaders": sorted({one.leader for one in open_.values()}),
+        "from": to_iso(min(one.begin for one in open_.values())),
+        "to": to_iso(max(ends)) if len(ends) == len(open_) else None,
+    }
 
 
 def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) -> int:
@@ -94,7 +122,7 @@ def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tup
     for finding in findings:
         for loss in finding.losses:
             topic = loss.partition.rpartition("-")[0]
-            if finding.detector == "unclean-election" or loss.below_high_watermark:
+            if finding.detector in LOSING or loss.below_high_watermark:
                 sure.append(loss)
             elif topic in weak or (not known and not topic.startswith("__")):
                 open_.append(loss)
@@ -115,13 +143,28 @@ def _count_partitions(context: DetectionContext) -> int:
     return count
 
 
-def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
-    """Return the clients that incidents are about, given severity and clients of each finding."""
+def clients_in_trouble(findings: Iterable[tuple[object, object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given detector, severity, clients of findings.
+
+    One that met the same a few times only was affected, too.
+    """
+    every = [(detector, severity, list(clients)) for detector, severity, clients in findings]
+    incidents = {detector for detector, severity, _ in every if severity in INCIDENT_SEVERITIES}
     return {
         whole_client(name)
-        for severity, clients in findings
-        if severity in INCIDENT_SEVERITIES
+        for detector, severity, clients in every
+        if severity in INCIDENT_SEVERITIES or (severity == "low" and detector in incidents)
         for name in clients
+    }
+
+
+def clients_of_deleted(findings: Iterable[Finding]) -> set[str]:
+    """Return the clients of topics that were deleted and created again: their data is gone."""
+    return {
+        whole_client(name)
+        for one in findings
+        if one.measures.get("suspect") == "topic_recreated"
+        for name in one.clients
     }
 
 

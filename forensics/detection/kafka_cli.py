@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
-from forensics.detection.cluster_addresses import ClusterAddresses, read_cluster_addresses
 from forensics.events.packs import load_rule_set, version_numbers
-from forensics.lib.arrow_io import is_any_of
+from forensics.lib.arrow_io import is_any_of, iter_rows
+from forensics.lib.node_ids import broker_id
 from forensics.run_output.reader import Tables
+
+_ADVERTISED, _LISTENERS = "advertised.listeners", "listeners"
+_VOTERS, _BOOTSTRAP = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
+_ZOOKEEPER, _DIRS, _DIR = "zookeeper.connect", "log.dirs", "log.dir"
+_SETTINGS = (_ADVERTISED, _LISTENERS, _VOTERS, _BOOTSTRAP, _ZOOKEEPER, _DIRS, _DIR)
+# Only what a shell takes as it is; a listener on every address names no host.
+_HOST = r"(?!0\.0\.0\.0:)(?:[A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:]*[0-9A-Fa-f][0-9A-Fa-f:]*\]):\d{1,5}"
+_LISTENER = re.compile(rf"(?:^|,\s*)([A-Za-z]\w*)://({_HOST})(?=,|$)")
+_VOTER = re.compile(rf"(?:^|,\s*)(?:\d+@)?({_HOST})(?=,|$)")
+_ZOOKEEPERS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w./-]*)?")
+_PATH = re.compile(r"(?:/|[A-Za-z]:[\\/])[\w.\\/:-]*")
+# Enough to reach a cluster of which one node is down.
+_SHOWN = 2
 
 Version = tuple[int, ...]
 
@@ -79,6 +92,89 @@ _QUESTIONS = tuple(
         (r"kafka-topics\.sh .*--unavailable-partitions", "which have no leader now?"),
     )
 )
+
+
+@dataclass(frozen=True)
+class ClusterAddresses:
+    """The addresses and log directories of a cluster; words to fill in where no line names them."""
+
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    controllers: str = "CONTROLLER:9093"
+    zookeeper: str = "ZOOKEEPER:2181"
+    log_dirs: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def brokers(self) -> str:
+        """Return where clients begin.
+
+        >>> ClusterAddresses().brokers
+        'BROKER:9092'
+        >>> ClusterAddresses({2: "b:9092", 1: "a:9092", 3: "c:9092"}).brokers
+        'a:9092,b:9092'
+        """
+        first = sorted(self.addresses)[:_SHOWN]
+        return ",".join(self.addresses[broker] for broker in first) or "BROKER:9092"
+
+    def broker(self, broker: int | None) -> str:
+        """Return where one broker is, or a word for it."""
+        return "BROKER:9092" if broker is None else self.addresses.get(broker, "BROKER:9092")
+
+    def log_dir(self, broker: int | None) -> str:
+        """Return the log directory of a broker, or of all if they have the same."""
+        every = set(self.log_dirs.values())
+        known = every.pop() if len(every) == 1 and broker is None else None
+        return known or self.log_dirs.get(-1 if broker is None else broker, "LOG_DIR")
+
+
+def read_cluster_addresses(tables: Tables) -> ClusterAddresses:
+    """Return what the settings of brokers and controllers tell, those of their last start."""
+    where = (pc.field("kind") == "setting_seen") & pc.field("setting").isin(_SETTINGS)
+    known: dict[str, dict[str, str]] = {}
+    columns = ["ts", "node", "setting", "value"]
+    rows = list(iter_rows(tables.scan("events", columns, where), columns))
+    for row in sorted(rows, key=lambda row: row["ts"] or 0):
+        known.setdefault(row["node"] or "", {})[row["setting"]] = _strip(row["value"] or "")
+    brokers = {broker: known[node] for node in known if (broker := broker_id(node)) is not None}
+    voters = {one for settings in known.values() for one in _find_voters(settings)}
+    addresses = {broker: _find_address(said, voters) for broker, said in brokers.items()}
+    zookeepers = {said.get(_ZOOKEEPER, "null") for said in known.values()} - {"null", ""}
+    zookeeper = zookeepers.pop() if len(zookeepers) == 1 else ""
+    return ClusterAddresses(
+        {broker: address for broker, address in addresses.items() if address},
+        ",".join(sorted(voters)[:_SHOWN]) or ClusterAddresses.controllers,
+        zookeeper if _ZOOKEEPERS.fullmatch(zookeeper) else ClusterAddresses.zookeeper,
+        {broker: path for broker, said in brokers.items() if (path := _find_dir(said))},
+    )
+
+
+def _strip(value: str) -> str:
+    """Take the brackets of a list away, which Kafka 4.3 writes around each."""
+    return value[1:-1] if value.startswith("[") and value.endswith("]") else value
+
+
+def _find_voters(settings: Mapping[str, str]) -> Iterator[str]:
+    for name in (_VOTERS, _BOOTSTRAP):
+        yield from _VOTER.findall(settings.get(name, ""))
+
+
+def _find_address(settings: Mapping[str, str], voters: set[str]) -> str | None:
+    """Return the listener for clients: the plain one, if there are several."""
+    for name in (_ADVERTISED, _LISTENERS):
+        found: dict[str, str] = {
+            listener: address
+            for listener, address in _LISTENER.findall(settings.get(name, ""))
+            if address not in voters and "CONTROLLER" not in listener.upper()
+        }
+        if found:
+            return found.get("PLAINTEXT") or next(iter(found.values()))
+    return None
+
+
+def _find_dir(settings: Mapping[str, str]) -> str | None:
+    """Return the only log directory; of several nobody knows which one holds a partition."""
+    said = settings.get(_DIRS) or "null"
+    path = settings.get(_DIR, "") if said == "null" else said
+    return path.rstrip("/") if _PATH.fullmatch(path) else None
 
 
 def _with_question(action: str) -> str:
@@ -226,20 +322,13 @@ class KafkaCli:
         entity = _entity("brokers", broker)
         return f"kafka-configs.sh {self._bootstrap} --describe --all {entity}{picked}"
 
-    def preferred_election(self, topic: str | None = None, partition: int | None = None) -> str:
-        """Give leadership back to the first replicas, of a partition or of all."""
+    def preferred_election(self) -> str:
+        """Give leadership of all partitions back to their first replicas."""
         if self.version < (2, 4):  # KIP-460
             at = self._zookeeper if self.version < (2, 2) else self._bootstrap  # KIP-183
             return f"kafka-preferred-replica-election.sh {at}"
-        which = _which(topic, partition)
-        return f"kafka-leader-election.sh {self._bootstrap} --election-type preferred {which}"
-
-    def force_election(self, topic: str, partition: int) -> str:
-        """Elect a replica that is not in sync: records that only the last leader had are lost."""
-        if self.version < (2, 4):  # KIP-460
-            return self.set_topic_config(topic, "unclean.leader.election.enable", "true")
-        which = _which(topic, partition)
-        return f"kafka-leader-election.sh {self._bootstrap} --election-type unclean {which}"
+        which = "--election-type preferred --all-topic-partitions"
+        return f"kafka-leader-election.sh {self._bootstrap} {which}"
 
     def group(self, group: str) -> str:
         """Show members, offsets and lag of a consumer group."""
@@ -263,13 +352,13 @@ class KafkaCli:
         whom = f"--group {quote(group)} --topic {quote(topic)}"
         return f"kafka-consumer-groups.sh {self._groups} --reset-offsets {whom} {to}{dry}"
 
-    def end_offsets(self, topic: str) -> str:
-        """Show where the log of each partition ends."""
-        return self._offsets(topic, -1)
-
     def begin_offsets(self, topic: str) -> str:
         """Show where the log of each partition begins."""
-        return self._offsets(topic, -2)
+        which = f"--topic {quote(topic)} --time -2"
+        if self.version < (3, 0):  # KIP-635
+            tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
+            return f"{tool} --broker-list {self.places.brokers} {which}"
+        return f"kafka-get-offsets.sh {self._bootstrap} {which}"
 
     def read_record(self, topic: str, partition: int, offset: int) -> str:
         """Read one record."""
@@ -378,13 +467,6 @@ class KafkaCli:
     def _in_log_dir(self, topic: str, partition: int, file: str, broker: int | None) -> str:
         return f"{self.places.log_dir(broker)}/{quote(f'{topic}-{partition}')}/{file}"
 
-    def _offsets(self, topic: str, time: int) -> str:
-        which = f"--topic {quote(topic)} --time {time}"
-        if self.version < (3, 0):  # KIP-635
-            tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
-            return f"{tool} --broker-list {self.places.brokers} {which}"
-        return f"kafka-get-offsets.sh {self._bootstrap} {which}"
-
 
 def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     """Return the commands for the cluster of a run, as its tables tell."""
@@ -428,9 +510,3 @@ def _to_windows(action: str) -> str:
 
 def _entity(kind: str, name: object) -> str:
     return f"--entity-type {kind} --entity-name {quote(name)}"
-
-
-def _which(topic: str | None, partition: int | None) -> str:
-    if topic is None or partition is None:
-        return "--all-topic-partitions"
-    return f"--topic {quote(topic)} --partition {partition}"

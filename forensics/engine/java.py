@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -31,6 +30,7 @@ from forensics.errors import ForensicsError, JavaError
 from forensics.lib import package_data
 from forensics.lib.storage import private_folders
 from forensics.lib.text_safety import printable
+from forensics.lib.this_machine import mappable_bytes
 
 MIN_VERSION = 17
 # Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
@@ -310,9 +310,8 @@ def _refuse_tight_limit(environ: Mapping[str, str]) -> None:
 
     Beside its heap it reserves a gigabyte for classes, and one or two megabytes for each thread.
     """
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    needed = _heap_bytes(environ) + _BESIDE_HEAP_BYTES
-    if allowed != resource.RLIM_INFINITY and allowed < needed:
+    allowed, needed = mappable_bytes(), _heap_bytes(environ) + _BESIDE_HEAP_BYTES
+    if allowed is not None and allowed < needed:
         raise _memory_error(
             f"`ulimit -v` allows {allowed >> 10} KB, and Spark needs about {needed >> 10}"
         )

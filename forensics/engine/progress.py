@@ -17,6 +17,7 @@ from typing import TextIO
 
 from forensics.lib.text_format import format_bytes, rough_duration
 from forensics.lib.text_safety import printable_lines
+from forensics.lib.this_machine import start_helper
 
 _TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
 # The rate is that of the last 20 s; there is no estimate in the first 5 s of a stage.
@@ -77,14 +78,12 @@ class Progress(ProgressListener):
     @contextmanager
     def open(self) -> Iterator[Progress]:
         """Show progress until the block ends."""
-        ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
-        if not self._quiet:
-            ticker.start()
+        ticker = None if self._quiet else start_helper(self._tick, "progress")
         try:
             yield self
         finally:
             self._stopped.set()
-            if not self._quiet:
+            if ticker and ticker.is_alive():
                 ticker.join(2)
             with self._lock:
                 self._erase()

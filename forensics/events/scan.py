@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from forensics.ingest.json_documents import SECTION
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.lib.this_machine import start_helper
 from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
 from forensics.parsing.time_statistics import (
@@ -76,13 +77,17 @@ _BINARY_SHARE = 0.001
 _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
 
 
-@functools.lru_cache(maxsize=8)
-def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
+def load_scanner(overlays: str = "[]", *, context: bool = False) -> Scanner:
     """Return the scanner of this process; rules and layouts are read once.
 
     `overlays` are the packs that lie over the shipped rules, as `packs_to_json` writes them;
     `context` asks for the events that only give context, too.
     """
+    return _load_scanner(overlays, context)
+
+
+@functools.lru_cache(maxsize=8)
+def _load_scanner(overlays: str, context: bool) -> Scanner:
     rules = load_rule_set(packs_from_json(overlays))
     active = rules.active_rules(context=context)
     quiet = [rule for rule in rules.rules if rule not in active]
@@ -95,7 +100,7 @@ _COMPILING = Lock()
 
 
 def compile_patterns(
-    splits: Sequence[Split], overlays: str = "", *, context: bool = False
+    splits: Sequence[Split], overlays: str = "[]", *, context: bool = False
 ) -> Compiled:
     """Compile the cheap patterns of all rules, once, if there is so much to read that it pays."""
     if len(splits) < _MANY_SPLITS and sum(split.bytes for split in splits) < _MANY_BYTES:
@@ -107,7 +112,7 @@ def compile_patterns(
 def preload_patterns(splits: Sequence[Split], overlays: str, *, context: bool) -> None:
     """Begin to compile patterns in a thread, while Spark starts."""
     begin = partial(compile_patterns, splits, overlays, context=context)
-    Thread(target=begin, name="patterns", daemon=True).start()
+    start_helper(begin, "patterns")
 
 
 @functools.cache

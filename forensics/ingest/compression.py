@@ -133,11 +133,6 @@ class Decompressed:
         """What was read of the source and does not belong to this stream."""
         return self._input
 
-    @property
-    def consumed(self) -> int:
-        """How many bytes of the source belong to what was read so far."""
-        return self._read - len(self._input)
-
     def read(self, size: int = -1, /) -> bytes:
         """Read at most `size` bytes; raises DamageError after the last good one."""
         left = _CHUNK if size < 0 else size

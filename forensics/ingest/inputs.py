@@ -67,11 +67,6 @@ def gather_inputs(
     return inputs
 
 
-def reads_once(archive: str) -> bool:
-    """Return True if an input can be read only once, or has to be fetched as a whole."""
-    return _find_opener(archive, DEFAULT_LIMITS) is not None
-
-
 Opener = Callable[[], Any]
 
 

@@ -53,7 +53,6 @@ __all__ = [
 # A prefix is looked for in so many bytes of a line: no hostile line can cost more.
 _REACH = 256
 _LINE = "{line}"
-_CONTROLS = r"^#011|#012(?:#011|[\w.$]+(?:Exception|Error|: )|\s|$)"
 _NEWLINE = ord("\n")
 _DATE, _CLOCK = "[0-9]+-[0-9]+-[0-9]+", "[0-9]+:[0-9]+:[0-9]+"
 _ZONE = "(?:Z|[+-][0-9]+:?[0-9]+)"
@@ -79,8 +78,6 @@ _TYPES = {
 }
 # A line break that is escaped before the quote that closes a line.
 ESCAPED_END = r"(?:\\r)?(?:\\n)?"
-# The fields that all wrappers have in common.
-_Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
 _WAYS = ("match", "json", "pairs", "remove", "pattern")
 _KEYS = {"id", "about", *_WAYS, "how", "torn", "examples", "refuses"}
 

@@ -140,7 +140,7 @@ class ZipStream:
         self.missing: list[bytes] = []
         self._seen: set[int] = set()
         self._listed: dict[int, bytes] = {}
-        self._ended = self._has_directory = False
+        self._ended = False
         self._found = self._promised = 0
 
     def __iter__(self) -> Iterator[tuple[ZipEntry, Readable]]:
@@ -198,7 +198,6 @@ class ZipStream:
         except ZipError:
             return False
         self._input.skip(length)
-        self._has_directory = True
         if hash(entry.name) not in self._seen and len(self._listed) < 1000:
             self._listed[hash(entry.name)] = entry.name
         return True

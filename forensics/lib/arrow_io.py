@@ -1,4 +1,4 @@
-"""Reads tables with bounded memory, and converts batches to rows and back.
+"""Reads tables with bounded memory, converts batches to rows and back, and writes Parquet files.
 
 A partition may have a million rows, so all of this works on a few thousand at a time.
 """
@@ -6,20 +6,25 @@ A partition may have a million rows, so all of this works on a few thousand at a
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import io
 import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import csv
 
-from forensics.schemas import EVENTS
+from forensics.lib.this_machine import check_threads, mappable_bytes
+from forensics.schemas import EVENTS, without_meanings
 
 Row = dict[str, Any]
 
@@ -27,6 +32,8 @@ Row = dict[str, Any]
 ROWS_OF_GROUP = 50_000
 # Rows held as dictionaries at once; a row of events takes about a kilobyte.
 _MAX_ROWS = 5000
+PART_FILE = "part-0.parquet"
+_BLOCK = 1 << 20
 
 
 def iter_partitions(
@@ -70,6 +77,9 @@ def _values(column: pa.Array) -> list[Any]:
 # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
 _KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
 
+# As many as it starts after `map_little`.
+_ARROW_THREADS = 3
+
 # The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
@@ -100,6 +110,19 @@ def take_system_memory() -> None:
         libc = ctypes.CDLL(None)
         for option, most in _KEPT_BY_GLIBC:
             libc.mallopt(option, most)
+
+
+def start_threads() -> None:
+    """Start the threads of Arrow: it waits for ever for one that it cannot start.
+
+    Where `ulimit -v` counts what is mapped, there may be no room for them later on.
+    """
+    check_threads(_ARROW_THREADS)
+    csv.read_csv(pa.BufferReader(b"a\n1\n"))
+
+
+if mappable_bytes() is not None:
+    start_threads()
 
 
 def release_arrow_memory() -> None:
@@ -177,3 +200,97 @@ def write_table(table: pa.Table, target: Path) -> None:
     target.mkdir(parents=True)
     path = target / "part-0.parquet"
     pq.write_table(table, path, compression="zstd", row_group_size=ROWS_OF_GROUP)
+
+
+class DeterministicWriter:
+    """Writes the same file for the same rows, in whatever portions they are added."""
+
+    def __init__(self, target: Path | pa.NativeFile, schema: pa.Schema) -> None:
+        """Open a file."""
+        self.rows = 0
+        self._schema = schema
+        self._pending: list[pa.Table] = []
+        self._count = 0
+        self._file = pq.ParquetWriter(target, schema, compression="zstd")
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows."""
+        self._pending.append(rows.select(self._schema.names).cast(self._schema))
+        self._count += len(rows)
+        while self._count >= ROWS_OF_GROUP:
+            self._write_group(ROWS_OF_GROUP)
+
+    def close(self) -> None:
+        """Write the rest."""
+        if self._count:
+            self._write_group(self._count)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file, also after an error."""
+        self.close()
+
+    def _write_group(self, count: int) -> None:
+        # The ends of chunks would change the pages of the file.
+        held = pa.concat_tables(self._pending).combine_chunks()
+        self._file.write_table(held.slice(0, count).combine_chunks(), row_group_size=count)
+        self.rows += count
+        self._pending = [held.slice(count)] if count < self._count else []
+        self._count -= count
+
+
+class _DigestSink(io.RawIOBase):
+    """A file that is digested and not written."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self.digest.update(data)
+        return len(data)
+
+
+def digest_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
+    """Return the digest of rows, None if there are none."""
+    sink = _DigestSink()
+    # What a column means may be said in other words, and the rows are the same.
+    with DeterministicWriter(pa.PythonFile(sink, "w"), without_meanings(schema)) as writer:
+        for table in tables:
+            writer.add(table)
+    return sink.digest.hexdigest() if writer.rows else None
+
+
+def iter_tables(
+    path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file in its order, some thousands at a time."""
+    for batch in read_batches(path, columns, where):
+        yield pa.Table.from_batches([batch])
+
+
+def sort_rows(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Sort rows by some columns; the sort is stable."""
+    if len(table) < 2:
+        return table
+    return table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
+
+
+def merge_files(folder: Path, schema: pa.Schema, order: Sequence[str]) -> None:
+    """Rewrite a table of several files as one sorted file."""
+    found = ds.dataset(folder, format="parquet").to_table(columns=schema.names).cast(schema)
+    for path in folder.iterdir():
+        path.unlink()
+    with DeterministicWriter(folder / PART_FILE, schema) as writer:
+        writer.add(sort_rows(found, order))

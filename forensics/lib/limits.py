@@ -49,12 +49,13 @@ _VALUE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def parse_limits(words: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Limits:
+def parse_limits(words: Iterable[str]) -> Limits:
     """Read limits as people write them.
 
     >>> parse_limits(["entries=5", "spool_bytes=2G"]).spool_bytes
     2147483648
     """
+    limits = DEFAULT_LIMITS
     for word in words:
         name, _, value = word.partition("=")
         name = name.strip().replace("-", "_")

@@ -6,7 +6,7 @@ deep, or is too much, is left out with all that follows. JSON is read as YAML, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -155,8 +155,3 @@ class _Builder:
             # A mapping may be a key, too; no tool writes that.
             key, self._keys[-1] = self._keys[-1] or "", None
             parent.entries[key] = node
-
-
-def as_mapping(node: Node) -> Mapping[str, str]:
-    """Return the texts of a mapping by their keys."""
-    return {key: value.text for key, value in node.entries.items() if value.text is not None}

@@ -20,7 +20,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from operator import and_
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +27,7 @@ import pandas as pd
 
 from forensics.errors import ForensicsError, Problem, RuleError
 from forensics.events.packs import Pack
+from forensics.lib.this_machine import start_helper
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
 
@@ -330,17 +330,13 @@ def _load_late() -> Iterator[None]:
 
 def preload_library(*, with_spark: bool = True) -> None:
     """Load the library: in a thread while Spark starts, and here where nothing is waited for."""
-
-    def load() -> None:
-        # The first use loads it again, and then reports why that fails.
-        with suppress(Exception):
-            _library("pyspark.ml" if with_spark else "pyspark")
-
     if with_spark:
-        Thread(target=load, name="expectations", daemon=True).start()
+        # The first use loads it again, and then reports why that fails.
+        start_helper(_library, "expectations")
     else:
         # Two threads of one Python take turns, which costs each of them more than it gains.
-        load()
+        with suppress(Exception):
+            _library("pyspark")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from forensics.lib import text_safety
 from forensics.lib.text_format import count
-from forensics.run_output.reader import RunOutput
 
 MAX_NOWRAP_CHARS = 28
 # A narrower mark on a strip would not be seen.
@@ -223,14 +222,6 @@ def limit_caption(caption: str, total: int, limit: int, which: str = "first") ->
 def note_left_out(left: int, noun: str, text: str = "And {} more.") -> Markup | None:
     """Say below a table how many rows are not shown; None where all are."""
     return tag("p", text.format(count(left, noun))) if left > 0 else None
-
-
-def render_strip(run: RunOutput, spans: Sequence[OpenSpan]) -> Markup | None:
-    """Draw spans of time on the window of the logs; the text beside it says the same."""
-    if not run.window:
-        return None
-    pieces = (tag("span", style=strip_style(span, run.window)) for span in spans)
-    return tag("div", *pieces, class_="strip", aria_hidden="true")
 
 
 def strip_style(span: OpenSpan, whole: tuple[int, int]) -> str:

@@ -42,11 +42,11 @@ def summary_rows(
     yield "page", page_address(run)
 
 
-def page_address(run: RunOutput, page: str = "report.html") -> str:
-    """Return the address of a page, as a terminal makes a link of it and a browser takes it."""
+def page_address(run: RunOutput) -> str:
+    """Return the address of the page, as a terminal makes a link of it and a browser takes it."""
     if is_remote(run.place):
-        return f"{run.place}/{page}"
-    return (run.folder / page).absolute().as_uri()
+        return f"{run.place}/report.html"
+    return (run.folder / "report.html").absolute().as_uri()
 
 
 def describe_input(result: Mapping[str, Any]) -> str:

@@ -188,9 +188,9 @@ def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
 def _impact(run: RunOutput, findings: Sequence[Mapping[str, Any]], span: Span) -> dict[str, Any]:
     """Measure what the outages took within the window; losses are those of what is kept."""
     impact = dict(run.document["impact"])
-    columns = ("topic", "partition", "started_at", "ended_at", "planned")
+    columns = ("topic", "partition", "started_at", "ended_at", "ended_after", "planned")
     lengths: dict[tuple[str, int], list[int]] = {}
-    planned = 0
+    planned = longest = 0
     for row in run.rows("outages", columns):
         start = span[0] if row["started_at"] is None else max(span[0], row["started_at"])
         end = span[1] if row["ended_at"] is None else min(span[1], row["ended_at"])
@@ -200,17 +200,20 @@ def _impact(run: RunOutput, findings: Sequence[Mapping[str, Any]], span: Span) -
             planned += end - start
         else:
             lengths.setdefault((row["topic"], row["partition"]), []).append(end - start)
+            longest = max(longest, min(span[1], row["ended_after"] or end) - start)
     every = [length for own in lengths.values() for length in own]
     impact |= {
         "partitions_unavailable": len(lengths),
         "partition_seconds": round(sum(every) / 1000, 1),
-        "longest_s": round(max(every, default=0) / 1000, 1),
+        "longest_s": round(longest / 1000, 1),
         "planned_partition_seconds": round(planned / 1000, 1),
     }
+    if (gap := impact.get("unknown_leaders")) and not _overlaps(gap, span):
+        impact["unknown_leaders"] = None
     if not lengths:
         # Those that the findings kept are about; during outages nobody was hit here.
         troubled = clients_in_trouble(
-            (one.get("severity"), one.get("clients") or ()) for one in findings
+            (one.get("detector"), one.get("severity"), one.get("clients") or ()) for one in findings
         )
         impact["clients_affected"] = len(troubled)
     if not any(one.get("detector") in ("unclean-election", "truncation") for one in findings):

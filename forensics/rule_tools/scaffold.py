@@ -16,9 +16,8 @@ from forensics.events.rules import Kind, Rule, load_rules
 from forensics.lib.log_templates import compile_template, rewrite_template
 from forensics.lib.text_safety import printable
 from forensics.lib.yaml_with_lines import FileText, rules_folder
-from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
-from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.check import check_rules, to_rows
 from forensics.rule_tools.rule_text import newest_version, similar_names
 from forensics.schemas import FACTS
 

@@ -32,12 +32,13 @@ from forensics.events.packs import RuleSet
 from forensics.events.repeated_lines import find_copies, name_by_repeats
 from forensics.events.undated_times import settle_midnights
 from forensics.events.zone_changes import settle_zone_changes, shift_events
-from forensics.lib.arrow_io import release_arrow_memory, write_table
-from forensics.lib.deterministic_parquet import (
+from forensics.lib.arrow_io import (
     PART_FILE,
     DeterministicWriter,
     iter_tables,
     merge_files,
+    release_arrow_memory,
+    write_table,
 )
 from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE

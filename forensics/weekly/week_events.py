@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
-from forensics.lib.arrow_io import read_batches, release_arrow_memory
-from forensics.lib.deterministic_parquet import (
+from forensics.lib.arrow_io import (
     PART_FILE,
     DeterministicWriter,
     digest_rows,
     iter_tables,
+    read_batches,
+    release_arrow_memory,
     sort_rows,
 )
 from forensics.lib.time_units import DAY, to_arrow_timestamp

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics import schemas
-from forensics.detection.detectors import truncation
+from forensics.detection.detectors import offline_partitions, truncation
 from forensics.detection.impact import measure_impact
 from tests.detection.cases import SECOND, absence, case, epoch, event, row
 from tests.detection.scenarios.truncation import cut
@@ -65,8 +65,45 @@ def test_clients_that_an_incident_is_about_are_affected_without_an_outage(tmp_pa
     found = [
         built.finding("unreachable-listener", severity, "x", 1, 2, seen, clients=clients)
         for severity, clients in (
-            ("medium", ["app-rd#producer-1", "app-web"]), ("medium", ["app-rd"]), ("low", ["b"]),
+            ("medium", ["app-rd#producer-1", "app-web"]), ("low", ["app-rd"]), ("info", ["b"]),
         )
     ]  # fmt: skip
 
     assert measure_impact(built, found)["clients_affected"] == 2
+
+
+def test_what_nobody_saw_makes_the_number_a_lower_bound(tmp_path: Path) -> None:
+    """Broker 1 led both as it crashed; of the second no line says who led after it."""
+    unseen = epoch(1, 1, 1, 95, partition=1) | {"ended": "unknown"}
+    rows = [
+        epoch(1, 1, 1, 110), epoch(2, 2, 110, previous_leader=1),
+        unseen, epoch(3, 2, 120, partition=1, previous_leader=None),
+    ]  # fmt: skip
+    built = case(tmp_path, leadership=rows, away=[absence(1, "crash", 100, 140)])
+
+    found = measure_impact(built, [])
+    assert found["partitions_unavailable"] == 1
+    assert found["unknown_leaders"] == {
+        "partitions": 1, "names": ["t-1"], "leaders": [1],
+        "from": "1970-01-01T00:01:40.000Z", "to": "1970-01-01T00:02:00.000Z",
+    }  # fmt: skip
+    [offline] = offline_partitions.find(built)
+    assert offline.title.startswith("At least 1 partition unavailable")
+    assert (offline.measures["partitions"], offline.measures["possibly"]) == (1, 1)
+
+
+def test_leaders_lost_at_one_time_are_one_time(tmp_path: Path) -> None:
+    """Two brokers crash at once: a reader means stretches of time, not leaders."""
+    rows = [
+        row
+        for number in (0, 1)
+        for row in (
+            epoch(1, 1 + number, 1, 110, partition=number),
+            epoch(2, 3, 110, partition=number, previous_leader=1 + number),
+        )
+    ]
+    away = [absence(1, "crash", 100, 140), absence(2, "crash", 100.5, 140)]
+    [offline] = offline_partitions.find(case(tmp_path, leadership=rows, away=away))
+
+    assert offline.title == "2 partitions unavailable, for up to 10.0 s"
+    assert offline.measures["losses"] == 1

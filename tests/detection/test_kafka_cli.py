@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.cluster_addresses import ClusterAddresses
-from forensics.detection.kafka_cli import KafkaCli
+from forensics.detection.kafka_cli import ClusterAddresses, KafkaCli
 from tests.detection.cases import case, event, logs
 
 HOSTILE = ["a b", "$(rm -rf /)", "`id`", "a'; rm -rf / #", 'a"b', "a\nrm b", "a|b", "-x", ""]
@@ -23,12 +22,10 @@ ASKS: dict[str, Callable[[KafkaCli], str]] = {
     "topic_config": lambda on: on.topic_config("t"),
     "unclean_election": lambda on: on.unclean_election("t"),
     "broker_config": lambda on: on.broker_config(1, "acks"),
-    "preferred_election": lambda on: on.preferred_election("t", 0),
-    "force_election": lambda on: on.force_election("t", 0),
+    "preferred_election": lambda on: on.preferred_election(),
     "group": lambda on: on.group("g"),
     "group_members": lambda on: on.group_members("g"),
     "reset_offsets": lambda on: on.reset_offsets("g", "t"),
-    "end_offsets": lambda on: on.end_offsets("t"),
     "begin_offsets": lambda on: on.begin_offsets("t"),
     "dump_log": lambda on: on.dump_log("t", 0),
     "leader_epochs": lambda on: on.leader_epochs("t", 0),
@@ -60,7 +57,6 @@ CAME = [
     ),
     ("preferred_election", "2.2", "--bootstrap-server", "--zookeeper"),
     ("preferred_election", "2.4", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
-    ("force_election", "2.4", "--election-type unclean", "unclean.leader.election.enable=true"),
     ("topic_config", "0.9", "kafka-configs.sh", "kafka-topics.sh --zookeeper"),
     ("unclean_election", "0.9", "kafka-configs.sh", "--alter --topic t --config"),
     ("group", "0.9", "kafka-consumer-groups.sh", "ConsumerOffsetChecker --zookeeper"),
@@ -69,7 +65,6 @@ CAME = [
     ("reset_offsets", "0.11", "--reset-offsets", "--describe"),
     ("reset_offsets", "1.1", "--dry-run", "--to-earliest"),
     ("api_versions", "0.11", "kafka-broker-api-versions.sh --bootstrap-server", "nc -vz"),
-    ("end_offsets", "3.0", "kafka-get-offsets.sh --bootstrap-server", "GetOffsetShell"),
     ("begin_offsets", "3.0", "kafka-get-offsets.sh", "GetOffsetShell --broker-list"),
     ("dump_log", "2.0", "kafka-dump-log.sh", "kafka.tools.DumpLogSegments"),
     ("leader_epochs", "0.11", "leader-epoch-checkpoint", "DumpLogSegments"),
@@ -123,8 +118,7 @@ def _about(known: KafkaCli, name: str) -> list[str]:
         known.read_record(name, 0, 7),
         known.group_members(name),
         known.reset_offsets(name, name),
-        known.force_election(name, 1),
-        known.end_offsets(name),
+        known.begin_offsets(name),
         known.dump_log(name, 1),
         known.leader_epochs(name, 1),
         known.log_dirs(1, name),
@@ -289,7 +283,7 @@ def test_old_brokers_are_asked_by_way_of_the_zookeeper_that_they_name(tmp_path: 
     assert known.topic("t") == f"kafka-topics.sh --zookeeper {ensemble} --describe --topic t"
     assert known.api_versions(1) == "nc -vz b1 9092"
     assert known.registration(None) == f"zookeeper-shell.sh {ensemble} ls /brokers/ids"
-    assert "--broker-list b1:9092 " in known.end_offsets("t")
+    assert "--broker-list b1:9092 " in known.begin_offsets("t")
 
 
 @pytest.mark.parametrize(

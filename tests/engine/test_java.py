@@ -296,8 +296,7 @@ def test_java_is_asked_for_as_much_as_the_driver_wants(tmp_path: Path) -> None:
 def test_a_limit_of_addresses_is_looked_at_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory: str, allowed: int, fits: bool
 ) -> None:
-    limits = (allowed << 30, allowed << 30)
-    monkeypatch.setattr("forensics.engine.java.resource.getrlimit", lambda _: limits)
+    monkeypatch.setattr("forensics.engine.java.mappable_bytes", lambda: allowed << 30)
     environ = {"JAVA_HOME": str(install(tmp_path, "17")), "PATH": os.environ["PATH"]}
 
     if fits:

@@ -15,8 +15,7 @@ from forensics.events.log_reader import LogReader
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.lib.log_templates import _PART, Template, compile_template
-from forensics.parsing.layout_check import number_lines
-from forensics.rule_tools.check import _compare_facts
+from forensics.rule_tools.check import _compare_facts, number_lines
 
 pytestmark = pytest.mark.slow
 

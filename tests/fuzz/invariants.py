@@ -67,12 +67,6 @@ def assert_not_lost_in_silence(whole: Scanned, found: Scanned) -> None:
     assert not missing or is_told(found), {"lost in silence": _few(missing)}
 
 
-def assert_nothing_added(whole: Scanned, found: Scanned) -> None:
-    """No event that the undamaged logs do not hold."""
-    added = facts(found) - facts(whole)
-    assert not added, {"added": _few(added)}
-
-
 def _totals(found: Scanned) -> Counter[str]:
     totals = Counter[str]()
     for one in found.files.values():

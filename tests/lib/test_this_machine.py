@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ import pytest
 
 from forensics import run_result
 from forensics.cli import doctor, dry_run
-from forensics.lib.this_machine import peak_memory, usable_cores
+from forensics.lib.this_machine import collect_garbage_seldom, peak_memory, usable_cores
 
 
 @pytest.fixture
@@ -59,3 +61,67 @@ def test_doctor_says_that_macos_was_not_tried(tmp_path: Path) -> None:
         found["python"].advice,
     )
     assert "nobody says how much is free" == found["memory"].message
+
+
+def test_garbage_is_looked_for_seldom() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_garbage_seldom()
+
+        assert gc.get_threshold()[0] > 10_000
+    finally:
+        gc.set_threshold(*before)
+
+
+# What a process does that stands under `ulimit -v`, and what is seen of it.
+_ENDS = {
+    "as it should": ("sys.exit(3)", 3, ""),
+    "by a library": ("os.abort()", 1, "there is not enough memory: `ulimit -v` lets a process map"),
+    "without a word": ("os._exit(1)", 1, "there is not enough memory"),
+    "by a signal": ("os.kill(os.getppid(), 15); time.sleep(60)", 143, ""),
+    "by its own signal": ("os.kill(os.getpid(), 9)", 137, ""),
+}
+
+
+@pytest.mark.parametrize("way", _ENDS)
+def test_a_process_with_little_memory_does_not_end_in_silence(way: str) -> None:
+    does, code, says = _ENDS[way]
+    program = f"import os, sys, time\nfrom forensics.lib import this_machine\n{_STAND_BY}{does}\n"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert code == ran.returncode
+    assert says in ran.stderr
+    assert bool(says) == bool(ran.stderr)
+
+
+_STAND_BY = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+this_machine.stand_by_child()
+"""
+
+
+def test_threads_that_cannot_be_started_are_memory_that_is_not_there() -> None:
+    """Arrow waits for ever for a thread of its own that cannot be started."""
+    program = (
+        "import resource, threading\n"
+        "from forensics.lib import this_machine\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "this_machine.check_threads(2)\n"
+        "threading.stack_size(700 << 20)\n"
+        "try:\n"
+        "    this_machine.check_threads(2)\n"
+        "except MemoryError as error:\n"
+        "    print(error)\n"
+        "threading.stack_size(1 << 30)\n"
+        "print(this_machine.start_helper(print, 'x').is_alive())\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert "can't start new thread\nFalse\n" == ran.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +88,3 @@ def program(name: str) -> Path:
 def size(folder: Path) -> int:
     """Return how many MB a folder takes."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) >> 20
-
-
-Words = Sequence[str | Path]

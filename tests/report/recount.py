@@ -19,9 +19,6 @@ __all__ = ["Away", "Dark", "Lost", "Recount"]
 
 Row = dict[str, Any]
 Name = tuple[str, int]
-LOUD = {"WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"}
-# What a client says at its start, and what is no complaint.
-QUIET = {"client_setting_seen", "kafka_version"}
 LIFE = {"process_starting", "process_stopping", "process_stopped"}
 # A client has sustained errors that logs one and the same in so many different seconds.
 SUSTAINED = 10
@@ -203,14 +200,3 @@ class Recount:
         """How often ZooKeeper took the session of a broker that lived."""
         told = {(row["node"], row["at"] // 1000) for row in self.of("session_expired")}
         return Counter(int(str(node).rpartition("-")[2]) for node, _ in told)
-
-    def first_sign(self, since: int) -> Row:
-        """Give the first complaint that a client logged from a moment on."""
-        return next(
-            row
-            for row in self.events
-            if row["at"] >= since
-            and row["kind"] not in QUIET
-            and (row["kind"] == "client_error"
-                 or (row["node"] in self.clients and row["level"] in LOUD))
-        )  # fmt: skip

@@ -11,19 +11,23 @@ import pytest
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
 from forensics.report.headline import (
-    OpenEnds,
     headline,
-    outages_without_end,
     page_title,
     verdict_sentence,
 )
-from forensics.report.incident_span import describe_others, incident_span
+from forensics.report.incident_span import (
+    OpenEnds,
+    describe_others,
+    incident_span,
+    outages_without_end,
+)
+from forensics.report.summary import list_impact
+from forensics.report.summary_actions import list_unknown
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
 from tests.report.sample_runs import (
     BACK,
     END,
-    START,
     at,
     document,
     file,
@@ -200,7 +204,7 @@ def test_what_ends_with_the_logs_of_its_clients_is_not_called_over(unclean: Path
     found = [finding(f"F-{name}", "record-too-large", "medium", clients=[f"{name}#producer-1"])
              for name in ("app-a", "app-b")]  # fmt: skip
     run = saved(unclean, *found)
-    untold = "(40.7 s); whether it is over is not known: the logs of app-a end at 11:39:34, before"
+    untold = "(40.7 s); whether it is over cannot be told: the logs of app-a end at 11:39:34, too"
 
     save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000)),
                             file("app-b", "client", role="client")])  # fmt: skip
@@ -234,7 +238,7 @@ def test_a_client_without_a_name_is_compared_with_who_told_of_it(unclean: Path) 
     run = saved(unclean, finding("F-1", "authentication-failures", "medium", evidence=lines))
     save(unclean, "files", [told, ahead])
 
-    assert "is over is not known: the logs of broker-1 end at" in verdict_sentence(
+    assert "is over cannot be told: the logs of broker-1 end at" in verdict_sentence(
         load_run(run.folder)
     )
 
@@ -247,7 +251,7 @@ def test_what_a_client_never_came_back_from_is_not_called_over(unclean: Path) ->
     save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000))])
 
     said = verdict_sentence(saved(unclean, stuck, crash("F-2", 2, 110_000)))
-    assert "whether it is over is not known: the logs of app-a end at 11:39:34" in said
+    assert "whether it is over cannot be told: the logs of app-a end at 11:39:34" in said
     assert ", over. " in verdict_sentence(saved(unclean, settled, crash("F-2", 2, 110_000)))
 
 
@@ -370,18 +374,59 @@ def test_incidents_hours_apart_are_not_one_interval(unclean: Path, rewrite: Rewr
     assert describe_others(span) == "1 more incident in these logs, at 11:37:40"
 
 
-def test_an_outage_without_an_end_is_bounded_by_the_line_of_the_next_leader(unclean: Path) -> None:
-    """The leader's own line says by when it led; another broker's says nothing of that."""
+@pytest.mark.parametrize(
+    ("ended", "after", "known"),
+    [
+        (60_000, None, OpenEnds(1)), (60_000, 95_000, OpenEnds(0, 1, 35_000)),
+        # The next leader could serve at last.
+        (95_000, None, OpenEnds(0)),
+    ],
+)  # fmt: skip
+def test_an_outage_without_an_end_is_bounded_by_its_next_leader(
+    ended: int, after: int | None, known: OpenEnds, unclean: Path
+) -> None:
     lost = [one | {"ended": "unknown"} for one in reign("t", 0, (4, -1, 60_000, 60_000))]
-    again = [one | {"started_at": None} for one in reign("t", 0, (5, 3, 0, 120_000))]
-    save(unclean, "leadership", [*lost, *again])
-    run = saved(unclean, crash("F-1", 2, 50_000))
-    assert outages_without_end(run) == OpenEnds(1)
+    save(unclean, "leadership", lost)
+    row = {"topic": "t", "partition": 0, "started_at": at(50_000), "ended_at": at(ended),
+           "ended_after": None if after is None else at(after), "why": "leader_dead",
+           "planned": False, "evidence": []}  # fmt: skip
+    save(unclean, "outages", [row])
 
-    line = {"kind": "partition_state", "topic": "t", "partition": 0, "leader": 3,
-            "leader_epoch": 5, "node": "broker-3", "file": "f", "line": 7, "rule": "r",
-            "ts": at(95_000 + 37_000)}  # fmt: skip
-    # Its clock is 37 s ahead.
-    for broker, known in ((2, OpenEnds(1)), (3, OpenEnds(1, START + 95_000, 35_000))):
-        save(unclean, "events", [line | {"broker": broker}])
-        assert outages_without_end(load_run(unclean)) == known
+    assert outages_without_end(saved(unclean, crash("F-1", 2, 50_000))) == known
+
+
+def test_a_number_that_is_a_lower_bound_says_so(unclean: Path, rewrite: Rewrite) -> None:
+    """No line says who led five more: whether they were unavailable is not known."""
+    run = saved(unclean, crash("F-1", 2, 50_000), crash("F-2", 3, 51_000))
+    gap = {"partitions": 5, "names": ["t-1", "t-2"], "leaders": [2],
+           "from": iso(50_000), "to": iso(90_000)}  # fmt: skip
+    impact = {"partitions_unavailable": 10, "longest_s": 33.5, "unknown_leaders": gap}
+    rewrite(unclean, {"impact": run.document["impact"] | impact})
+    told = load_run(unclean)
+
+    assert "; at least 10 partitions unavailable for up to 33.5 s" in headline(told)
+    assert any(line.text.startswith("At least 10 of ") for line in list_impact(told))
+    [line] = [one.text for one in list_unknown(told) if "who led" in one.text]
+    assert line.startswith("Whether 5 more partitions were unavailable: broker 2 led them")
+
+    rewrite(unclean, {"impact": run.document["impact"] | impact | {"partitions_unavailable": 0}})
+    told = load_run(unclean)
+    assert "5 partitions may have been unavailable" in headline(told)
+    assert not any("No partition" in line.text for line in list_impact(told))
+
+
+def test_clients_that_ended_keep_the_incident_open(unclean: Path) -> None:
+    ended = [
+        finding(
+            f"F-{number}",
+            "client-ended",
+            "medium",
+            clients=[name],
+            **{"from": iso(50_000 + number), "to": iso(END)},
+        )
+        for number, name in ((2, "app-a"), (3, "app-b"))
+    ]
+    run = saved(unclean, crash("F-1", 2, 50_000), *ended)
+
+    assert "app-a, app-b closed with an error and were not started again" in headline(run)
+    assert ": app-a, app-b are not running again" in verdict_sentence(run)

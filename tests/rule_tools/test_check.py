@@ -8,9 +8,8 @@ import pytest
 
 from forensics.events.packs import merge_packs, open_pack
 from forensics.events.rules import Rule, load_rules
-from forensics.parsing.layout_check import check_layouts
 from forensics.parsing.layouts import Layout, load_layouts
-from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.check import check_layouts, check_rules
 
 RULE = """\
 id: isr.updated

@@ -14,9 +14,8 @@ from forensics.events.packs import RuleSet
 from forensics.events.rules import Rule, load_rules
 from forensics.lib.log_templates import compile_template
 from forensics.lib.yaml_with_lines import FileText, load_yaml, rules_folder
-from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
-from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.check import check_rules, to_rows
 from forensics.rule_tools.rule_text import all_kinds
 from forensics.rule_tools.scaffold import (
     RuleDraft,

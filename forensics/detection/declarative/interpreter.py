@@ -22,6 +22,7 @@ from forensics.detection.declarative.spec import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import Detector
 from forensics.detection.shared.event_sessions import Subject, SubjectSession, add_first, trim_first
+from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -175,11 +176,17 @@ def _finding(
         evidence = context.read_lines(one for row in run.first for one in row["evidence"][:3])
     subject = dict(zip(rule.by, run.subject, strict=True))
     values = subject | {"count": run.count, "seconds": run.seconds}
+    own = broker_id(subject.get("node"))
+    if own is not None:
+        values["node"] = f"broker {own}"
+    title = _fill_in(rule.title, values)
     brokers = [subject[name] for name in ("broker", "leader") if subject.get(name) is not None]
+    if "broker" not in subject and own is not None:
+        brokers.append(own)
     return context.finding(
         rule.id,
         limits["level"],
-        _fill_in(rule.title, values),
+        title[:1].upper() + title[1:],
         run.begin,
         run.end,
         evidence,

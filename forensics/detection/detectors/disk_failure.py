@@ -12,6 +12,7 @@ from forensics.detection.context import DetectionContext, by_time, partition_nam
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import count
 from forensics.run_output.findings import Finding
 
 NAME = "disk-failure"
@@ -22,6 +23,9 @@ _STORAGE = "KAFKA_STORAGE_ERROR"
 _MAX_NAMES = 2000
 # Messages of the operating system, and Java's for them, by what went wrong.
 _REASONS = (
+    # Java words it as a file that was not found.
+    ("open files", re.compile(r"(?i)too many open files")),
+    ("maps", re.compile(r"(?i)map failed|cannot allocate memory")),
     ("full", re.compile(r"(?i)no space left|disk quota|not enough space")),
     ("denied", re.compile(r"(?i)permission denied|accessdenied|access is denied|used by another")),
     ("read-only", re.compile(r"(?i)read-only file system")),
@@ -71,12 +75,20 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
     error = _error(session)
     reason = next((name for name, words in _REASONS if words.search(error or "")), "other")
     where = f"Broker {broker}" if broker is not None else str(node)
+    # A directory that was taken out of use is used again by the next start, and not before.
+    is_out = session.value_counts["kind"]["log_dir_failed"] > 0
+    end = session.end
+    if is_out and broker is not None:
+        start = context.next_start(broker, session.end)
+        end = context.logs_end if start is None else start
+    still = is_out and end == context.logs_end
+    offline = f"; {count(len(names), 'replica')} in it offline to the end of the logs"
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"{where}: log directory {log_dir} {_TITLES[reason]}",
+        f"{where}: log directory {log_dir} {_TITLES[reason]}{offline if still and names else ''}",
         session.begin,
-        session.end,
+        end,
         session.first,
         brokers=[] if broker is None else [broker],
         partitions=sorted(names),
@@ -87,6 +99,7 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
             "reason": reason,
             "lines": session.count,
             "partitions": len(names),
+            "still": still,
         },
         explanation=_BEGINS.get(reason, "") + _MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),
@@ -146,6 +159,8 @@ def _free_space(context: DetectionContext) -> list[str]:
 
 
 _TITLES = {
+    "open files": "was given up: the process had too many open files",
+    "maps": "was given up: the process may map no more files into memory",
     "full": "is full",
     "denied": "may not be written to",
     "read-only": "is read-only",
@@ -162,6 +177,10 @@ _MECHANISM = (
 )
 _BEGINS = {"full": "There was no space left in it, or a quota was used up. "}
 _MEANINGS = {
+    "open files": "The disk is sound: the process had as many files and connections open as it "
+    "may.",
+    "maps": "The disk is sound: each index of a segment is mapped into memory, and the system "
+    "allows a process only so many maps, or had no memory left.",
     "full": "A start without more space fails the same way.",
     "denied": "A file could not be opened, moved or deleted. On Windows it is enough that a topic "
     "is deleted while its files are open.",
@@ -173,6 +192,10 @@ _MEANINGS = {
     "other": "The first error names what happened.",
 }
 _LOOKS = {
+    "open files": "ls /proc/PID/fd | wc -l; grep 'open files' /proc/PID/limits   # then raise "
+    "LimitNOFILE= or ulimit -n and restart the broker: {0} comes back with it",
+    "maps": "wc -l /proc/PID/maps; sysctl vm.max_map_count; free -m   # then raise it and restart "
+    "the broker: {0} comes back with it",
     "full": "df -h {0}; df -i {0}   # free or add space before the broker is started again",
     "denied": "ls -ld {0}   # who owns it, and who else has its files open?",
     "read-only": "dmesg | grep -i -e error -e remount   # then check the file system of {0}",

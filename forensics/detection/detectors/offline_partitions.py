@@ -20,6 +20,9 @@ from forensics.detection.context import (
 )
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.leader_handovers import find_leader_gaps
+from forensics.history.partitions.outages import LeaderGap
+from forensics.lib.intervals import merge
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import count, seconds_text, times_text
 from forensics.lib.time_units import SECOND
@@ -27,12 +30,13 @@ from forensics.run_output.findings import Finding
 
 NAME = "offline-partitions"
 _COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "why", "previous_leader", "planned",
+    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "previous_leader",
+    "planned",
 )  # fmt: skip
 _OutageKey = tuple[str, int, int]
 # A finding quotes the lines of so many partitions: those that were unavailable longest.
 _MAX_QUOTED = 10
-# Leaders that go together are noticed within that.
+# What follows so soon upon the end of another is one stretch of time to whoever waits.
 _TOGETHER = 2 * SECOND
 
 
@@ -175,6 +179,14 @@ def _seconds(context: DetectionContext, group: Sequence[Row]) -> list[float]:
     return [(_end(context, row) - row["started_at"]) / SECOND for row in group]
 
 
+def _at_most(context: DetectionContext, group: Sequence[Row]) -> float:
+    """Return how long the longest of some outages lasted, where its end was not seen at most."""
+    ends = (row["ended_after"] or _end(context, row) for row in group)
+    return float(
+        max(end - row["started_at"] for end, row in zip(ends, group, strict=True)) / SECOND
+    )
+
+
 def _worst(context: DetectionContext, group: Sequence[Row]) -> list[Row]:
     return heapq.nsmallest(
         _MAX_QUOTED,
@@ -190,24 +202,27 @@ def _place(row: Row) -> tuple[str, int]:
 def _finding(
     context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, is_planned: bool
 ) -> Finding:
-    lengths = _seconds(context, group)
-    longest, total = max(lengths), sum(lengths)
+    longest, total = _at_most(context, group), sum(_seconds(context, group))
     names = sorted({partition_name(row) for row in group})
     begin, end = min(row["started_at"] for row in group), max(_end(context, row) for row in group)
     still = [row for row in group if row["ended_at"] is None]
-    losses = _count_losses(group)
+    stretches = _count_stretches(context, group)
     leaders = sorted(
         {row["previous_leader"] for row in group if row["previous_leader"] is not None}
     )
-    times = f", {times_text(losses)}" if losses > 1 else ""
+    times = f", {times_text(stretches)}" if stretches > 1 else ""
+    long = f"for up to {seconds_text(longest)}{' at a time' * (stretches > 1)}"
     open_end = f", {len(still)} of them still when the logs end" if still else ""
     subject = count(len(names), "partition")
+    gaps = () if is_planned else _gaps_beside(context, names, begin, end)
+    if gaps:
+        subject = f"At least {subject}"
     return context.finding(
         NAME,
-        _severity(context, group, losses, is_planned=is_planned),
+        _severity(context, group, stretches, is_planned=is_planned),
         f"{subject} unavailable while brokers were shut down"
         if is_planned
-        else f"{subject} unavailable{times}, for up to {seconds_text(longest)}{open_end}",
+        else f"{subject} unavailable{times}, {long}{open_end}",
         begin,
         end,
         evidence,
@@ -216,10 +231,12 @@ def _finding(
         partitions=names,
         measures={
             "partitions": len(names),
+            # further ones that may have been
+            "possibly": len(gaps),
             "partition_seconds": round(total, 1),
             "longest_s": round(longest, 1),
             "still": len(still),
-            "losses": losses,
+            "losses": stretches,
             "planned": is_planned,
             "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
@@ -227,23 +244,40 @@ def _finding(
         actions=_actions(context, group, still, is_planned=is_planned),
         why=f"{total:.1f} partition-seconds in all; limits: {context.limits[NAME]['short']} s"
         f" without a leader, {context.limits[NAME]['failover']} s until a dead one is replaced",
-        doubts=_DOUBTS_PLANNED if is_planned else _DOUBTS,
+        doubts=_DOUBTS_PLANNED if is_planned else [*_doubt_of(gaps), *_DOUBTS],
     )
 
 
-def _count_losses(group: Sequence[Row]) -> int:
-    """Count how often leaders were lost: those that one broker led go together."""
-    last: dict[int | None, int] = {}
-    losses = 0
-    for row in sorted(group, key=lambda row: int(row["started_at"])):
-        before = last.get(row["previous_leader"])
-        losses += before is None or row["started_at"] - before > _TOGETHER
-        last[row["previous_leader"]] = row["started_at"]
-    return losses
+def _gaps_beside(
+    context: DetectionContext, names: Collection[str], begin: int, end: int
+) -> list[LeaderGap]:
+    """Return, one for each further partition, where no line tells who led it meanwhile."""
+    stroke = context.limits[NAME]["stroke"] * SECOND
+    found = {
+        (one.topic, one.partition): one
+        for one in find_leader_gaps(context)
+        if one.begin <= end + stroke and begin - stroke <= (one.end or context.logs_end)
+    }
+    return [one for (topic, number), one in found.items() if f"{topic}-{number}" not in names]
+
+
+def _doubt_of(gaps: Sequence[LeaderGap]) -> Iterator[str]:
+    if gaps:
+        brokers = ", ".join(str(broker) for broker in sorted({one.leader for one in gaps}))
+        yield (
+            f"{count(len(gaps), 'more partition')} led by broker {brokers} before it went away may "
+            "have been unavailable too: no line tells who led after it."
+        )
+
+
+def _count_stretches(context: DetectionContext, group: Sequence[Row]) -> int:
+    """Count the stretches of time in which one of some partitions or several were unavailable."""
+    spans = ((row["started_at"], _end(context, row) + _TOGETHER) for row in group)
+    return len(merge(spans))
 
 
 def _severity(
-    context: DetectionContext, group: Sequence[Row], losses: int, *, is_planned: bool
+    context: DetectionContext, group: Sequence[Row], stretches: int, *, is_planned: bool
 ) -> str:
     limits, longest = context.limits[NAME], max(_seconds(context, group))
     if is_planned:
@@ -258,7 +292,7 @@ def _severity(
     alone = max(_seconds(context, leaderless), default=0.0)
     # A broker that flaps has a finding of its own: this is what came of it.
     brokers = {row["previous_leader"] for row in group} - set(find_flapping_absences(context))
-    again = losses >= limits["losses"] and bool(brokers)
+    again = stretches >= limits["losses"] and bool(brokers)
     is_long = longest > limits["failover"] or alone > limits["short"] or again
     return str(limits["long"] if is_long else limits["brief"])
 

@@ -16,10 +16,12 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     in_topics,
+    once_per_run,
     partition_name,
 )
 from forensics.detection.shared.absence_causes import session_timeout
 from forensics.history.nodes.broker_states import Absence
+from forensics.history.partitions import outages
 from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 
@@ -28,6 +30,14 @@ EpochKey = tuple[str, int | None, int]
 _COLUMNS = (*EVIDENCE_COLUMNS, "topic", "partition", "leader", "leader_epoch", "broker", "telling")
 # A broker that is back takes up what it missed within that.
 _BACK = 5 * SECOND
+
+
+@once_per_run
+def find_leader_gaps(context: DetectionContext) -> Sequence[outages.LeaderGap]:
+    """Return where a leader went away, and no line tells who led after it."""
+    if not context.tables.has("leadership"):
+        return ()
+    return tuple(outages.find_leader_gaps(context.tables.folder / "leadership", context.absences))
 
 
 @dataclass

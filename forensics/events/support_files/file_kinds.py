@@ -260,16 +260,13 @@ class DocumentLines:
     The first line that is not blank is the record, all others belong to it.
     """
 
-    def __init__(self, blocks: Iterable[bytes], begin: int = 0, limit: int | None = None) -> None:
-        """Read from the start of a line, and no line that begins at `limit` or behind it."""
+    def __init__(self, blocks: Iterable[bytes]) -> None:
         self.counts = LineCounts()
-        self._blocks, self._offset, self._limit = blocks, begin, limit
+        self._blocks, self._offset = blocks, 0
 
     def __iter__(self) -> Iterator[Line]:
         """Yield every line, without its line break."""
         for raw, size in _cut_lines(self._blocks):
-            if self._limit is not None and self._offset >= self._limit:
-                return
             self._count(raw, size)
             text = raw.decode("utf-8", "replace").rstrip("\r")
             if not self._offset:

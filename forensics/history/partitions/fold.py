@@ -184,7 +184,10 @@ def _leadership_rows(
         epochs, follows, context.observers, kraft=context.kraft, incarnation=incarnation
     )
     before = zip([None, None, *epochs], [None, *epochs], strict=False)
-    for (second_last, last), epoch, (end, ended) in zip(before, epochs, endings, strict=False):
+    bounds = _latest_starts(epochs)
+    for (second_last, last), epoch, bound, (end, ended) in zip(
+        before, epochs, bounds, endings, strict=False
+    ):
         change = _leader_change(epoch, last, context)
         if change.old == -1 and second_last is not None and last is not None:
             led = second_last.leader if second_last.epoch == last.epoch - 1 else None
@@ -203,6 +206,7 @@ def _leadership_rows(
             "leader_epoch": epoch.epoch,
             "leader": epoch.leader,
             "started_at": epoch.at,
+            "started_before": bound if epoch.at is None else None,
             "ended_at": end,
             "ended": ended,
             "how": "observed" if lines or first else "inferred",
@@ -220,6 +224,17 @@ def _leadership_rows(
                 first.fencing if first else None,
             ),
         }
+
+
+def _latest_starts(epochs: Sequence[LeaderEpoch]) -> list[int | None]:
+    """Return by when each epoch had begun: whoever names it, or a later one, knows that."""
+    named = (
+        min([*(line.at for line in epoch.observations), *([] if epoch.at is None else [epoch.at])],
+            default=FOREVER)
+        for epoch in reversed(epochs)
+    )  # fmt: skip
+    bounds = [*accumulate(named, min)][::-1]
+    return [None if bound == FOREVER else bound for bound in bounds]
 
 
 def _leader_change(

@@ -6,8 +6,10 @@ cluster elects another one.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
-from forensics.lib.arrow_io import read_batches, to_batches
+from forensics.lib.arrow_io import iter_rows, read_batches, to_batches
 from forensics.lib.intervals import clip, total_length
 from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
@@ -25,6 +27,11 @@ _COLUMNS = (
     "topic", "partition", "leader", "previous_leader", "started_at", "ended_at", "ended",
     "replicas", "evidence",
 )  # fmt: skip
+_GAP_COLUMNS = (
+    "topic", "partition", "incarnation", "leader_epoch", "leader", "started_at", "started_before",
+    "ended_at", "ended", "replicas", "previous_leader", "evidence",
+)  # fmt: skip
+_SORT_KEY = attrgetter("sort_key")
 _WHY = {
     "crash": "leader_dead",
     "pause": "leader_hung",
@@ -57,13 +64,170 @@ class _Outage:
     # whether its leaders were stopped in order
     stopped: bool
     evidence: list[Row] = field(default_factory=list)
+    # by when it was over, where its end was not seen
+    ended_after: int | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, int]:
+        return self.topic, self.partition, self.begin
+
+
+@dataclass(frozen=True)
+class LeaderGap:
+    """A time after a leader went away in which no line tells who led its partition."""
+
+    topic: str
+    partition: int
+    leader: int
+    begin: int
+    # None: until the logs end
+    end: int | None
 
 
 def build_outages(leadership: Path, absences: Sequence[Absence]) -> pa.Table:
     """Build the table of outages from the saved leader epochs, in their order."""
-    known = Absences(sorted(absences, key=lambda one: (one.broker, one.begin)))
-    rows = (_row(outage, known) for outage in _merge(_read_pieces(leadership, known)))
+    known = _index(absences)
+    unseen = [one for gap in _read_gaps(leadership, known) for one in _outages_in(gap, known)]
+    pieces = heapq.merge(
+        _read_pieces(leadership, known), sorted(unseen, key=_SORT_KEY), key=_SORT_KEY
+    )
+    rows = (_row(outage, known) for outage in _merge(pieces))
     return pa.Table.from_batches(list(to_batches(rows, OUTAGES)), OUTAGES)
+
+
+def find_leader_gaps(leadership: Path, absences: Sequence[Absence]) -> Iterator[LeaderGap]:
+    """Find where a leader went away that nobody stopped, and no line tells who led after it.
+
+    Its partition may have been unavailable meanwhile, or not.
+    """
+    known = _index(absences)
+    for gap in _read_gaps(leadership, known):
+        for row in gap.rows:
+            end = FOREVER if gap.end is None else gap.end
+            away = (
+                one
+                for one in known.around([row["leader"]], gap.begin, end)
+                if one.kind != "controlled" and one.begin < end and _until(one) > gap.begin
+            )
+            if (first := next(away, None)) is not None:
+                begin = max(gap.begin, first.begin)
+                yield LeaderGap(row["topic"], row["partition"], first.broker, begin, gap.end)
+                break
+
+
+def _index(absences: Sequence[Absence]) -> Absences:
+    return Absences(sorted(absences, key=lambda one: (one.broker, one.begin)))
+
+
+def _until(absence: Absence) -> int:
+    return FOREVER if absence.end is None else absence.end
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """From the last certain moment of a leader epoch to the next that is known, or the logs' end.
+
+    Its rows are the epoch before, and those of which nobody knows when they began; the last one of
+    them began by the end of the gap, or the row after them did so then.
+    """
+
+    begin: int
+    end: int | None
+    rows: Sequence[Row]
+    after: Row | None
+
+    @property
+    def leaders(self) -> set[int] | None:
+        """Return who may have led meanwhile; None if it may have been any replica."""
+        rows = [*self.rows, *([self.after] if self.after else [])]
+        epochs = [row["leader_epoch"] for row in rows]
+        if self.after is None or epochs != list(range(epochs[0], epochs[0] + len(epochs))):
+            return None
+        leaders = {row["leader"] for row in rows}
+        return None if None in leaders else leaders - {-1}
+
+
+def _read_gaps(leadership: Path, absences: Absences) -> Iterator[_Gap]:
+    """Yield the gaps of all partitions that a broker's absence falls into."""
+    if not absences.all:
+        return
+    last_end = max(map(_until, absences.all))
+    rows: list[Row] = []
+    for batch in read_batches(leadership, _GAP_COLUMNS):
+        # Most rows neither begin a gap nor end one, and there may be millions.
+        begins = batch["started_at"].cast(pa.int64())
+        ends = batch["ended_at"].cast(pa.int64())
+        loose = pc.or_(
+            pc.is_null(begins),
+            pc.and_(
+                pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False),
+                pc.fill_null(pc.less(ends, last_end), fill_value=False),
+            ),
+        ).to_numpy(zero_copy_only=False)
+        chosen = loose.copy()
+        chosen[1:] |= loose[:-1]
+        # The row that ends a gap may be the first of a batch.
+        chosen[:1] = True
+        for row in iter_rows([batch.take(pa.array(np.flatnonzero(chosen)))], _GAP_COLUMNS):
+            if rows and _history(row) != _history(rows[0]):
+                yield from _gaps_in(rows, absences)
+                rows = []
+            rows.append(row)
+    if rows:
+        yield from _gaps_in(rows, absences)
+
+
+def _history(row: Row) -> tuple[Any, ...]:
+    return row["topic"], row["partition"], row["incarnation"]
+
+
+def _gaps_in(rows: Sequence[Row], absences: Absences) -> Iterator[_Gap]:
+    """Yield the gaps in the history of one partition."""
+    inside: list[Row] = []
+    for row in rows:
+        start = row["started_at"] if row["started_at"] is not None else row["started_before"]
+        if inside and start is not None:
+            yield from _gap(inside, start, row, absences)
+            inside = []
+        if inside:
+            inside.append(row)
+        elif row["ended"] == "unknown" and row["ended_at"] is not None:
+            inside = [row]
+    if inside:
+        yield from _gap(inside, None, None, absences)
+
+
+def _gap(
+    rows: Sequence[Row], end: int | None, after: Row | None, absences: Absences
+) -> Iterator[_Gap]:
+    """Yield a gap if it has a length, and somebody was away in it."""
+    begin = int(rows[0]["ended_at"])
+    brokers = {row["leader"] for row in [*rows, *([after] if after else [])]}
+    brokers |= {broker for row in rows for broker in row["replicas"] or ()}
+    until = FOREVER if end is None else end
+    if begin < until and absences.around(brokers, begin, until):
+        yield _Gap(begin, end, tuple(rows), after)
+
+
+def _outages_in(gap: _Gap, absences: Absences) -> Iterator[_Outage]:
+    """Yield when nobody served for sure: whoever led, it was one broker or none, and that was away.
+
+    The first, of length 0, says of an outage that lasts into the gap by when it was over.
+    """
+    first, end = gap.rows[0], gap.end
+    if end is None:
+        return
+    own = absences.around([first["leader"]], gap.begin, gap.begin)
+    if first["leader"] == -1 or any(one.begin <= gap.begin < _until(one) for one in own):
+        yield _Outage(
+            first["topic"], first["partition"], gap.begin, gap.begin, "no_leader", None, None,
+            None, (), stopped=True, ended_after=end,
+        )  # fmt: skip
+    if gap.leaders is not None and len(gap.leaders) == 1:
+        (leader,) = gap.leaders
+        away = absences.around([leader], gap.begin, end)
+        for piece in _pieces_of({**first, "leader": leader}, gap.begin, end, away):
+            yield replace(piece, ended_after=end if piece.end < end else None)
 
 
 def _read_pieces(leadership: Path, absences: Absences) -> Iterator[_Outage]:
@@ -120,11 +284,12 @@ def _merge(pieces: Iterable[_Outage]) -> Iterator[_Outage]:
             and piece.begin <= last.end
         )
         if last is not None and follows:
-            last.end = max(last.end, piece.end)
+            if piece.end >= last.end:
+                last.end, last.ended_after = piece.end, piece.ended_after
             last.stopped &= piece.stopped or piece.why == "no_leader"
             last.replicas = last.replicas or piece.replicas
             last.evidence += piece.evidence
-        else:
+        elif piece.begin < piece.end:
             if last is not None:
                 yield last
             last = piece
@@ -140,7 +305,7 @@ def _row(outage: _Outage, absences: Absences) -> dict[str, Any]:
         "started_at": outage.begin,
         "ended_at": None if outage.end == FOREVER else outage.end,
         "started_before": outage.started_before,
-        "ended_after": None,
+        "ended_after": outage.ended_after,
         "why": outage.why,
         "leader": outage.leader,
         "previous_leader": outage.previous_leader,

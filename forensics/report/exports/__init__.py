@@ -1,17 +1,16 @@
-"""A run in the formats of other tools: one format a file."""
+"""A run in the formats of other tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 from forensics.report.exports import (
+    event_stream,
     grafana,
-    jsonl,
     junit,
     markdown,
     messages,
     prometheus,
-    timesketch,
 )
 from forensics.report.exports.tables import write_csv, write_parquet, write_views
 from forensics.run_output.reader import RunOutput
@@ -20,8 +19,8 @@ from forensics.run_output.reader import RunOutput
 # single events, of the ticket for every finding in full.
 TEXT_FORMATS: dict[str, Callable[[RunOutput, bool], Iterator[str]]] = {
     "markdown": markdown.write,
-    "jsonl": jsonl.write,
-    "timesketch": timesketch.write,
+    "jsonl": event_stream.write_jsonl,
+    "timesketch": event_stream.write_timesketch,
     "junit": junit.write,
     "slack": messages.write_slack,
     "webhook": messages.write_webhook,

@@ -1,4 +1,8 @@
-"""Findings, changes of state and events of a run as one stream in the order of time."""
+"""Findings, changes of state and events of a run as one stream in the order of time.
+
+It is written as JSON lines, and for Timesketch: that tool's three fields in every line, and the
+facts beside them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import IO, Any
 
+from forensics.lib.text_safety import visible
 from forensics.lib.time_units import MILLISECOND, to_iso
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
@@ -20,6 +25,19 @@ StreamEvent = dict[str, Any]
 MAX_ROWS_IN_MEMORY = 200_000
 # Later than any time.
 NO_TIME = 1 << 62
+TIMES = ("time", "ended_at", "logged_at", "written_from", "written_to")
+# What the time of a row means.
+TIME_MEANINGS = {
+    "finding": "Finding began",
+    "leadership": "Leader epoch began",
+    "isr": "In-sync replicas changed",
+    "lanes": "State of node began",
+    "cuts": "Log was cut",
+    "breaches": "Contradiction",
+    "events": "Line was logged",
+}
+# Fields that have another name, or another meaning, in Timesketch.
+RENAMED_FIELDS = {"time", "says", "what", "evidence"}
 
 
 @dataclass(frozen=True)
@@ -152,3 +170,34 @@ def _spill(file: IO[str], held: list[tuple[int, str]]) -> Iterator[tuple[int, st
     file.seek(0)
     pairs = (line.rstrip("\n").partition("\t") for line in file)
     return ((int(time), text) for time, _, text in pairs)
+
+
+def write_jsonl(run: RunOutput, events: bool) -> Iterator[str]:
+    """Write findings and changes of state, and single events if asked for."""
+    for event in stream_events(run, events=events):
+        row = event | {name: iso_time(event[name]) for name in TIMES if name in event}
+        # ASCII only, so that no text can control a terminal.
+        yield json.dumps(row) + "\n"
+
+
+def write_timesketch(run: RunOutput, events: bool) -> Iterator[str]:
+    """Write each row that has a time; a finding that ended has a second line for that."""
+    for event in stream_events(run, events=events):
+        if event["time"] is not None:
+            yield _line(event, event["time"], TIME_MEANINGS[event["what"]])
+        if event["what"] == "finding" and event.get("ended_at") is not None:
+            yield _line(event, event["ended_at"], "Finding ended")
+
+
+def _line(event: StreamEvent, time: int, meaning: str) -> str:
+    facts = {name: value for name, value in event.items() if name not in RENAMED_FIELDS}
+    row = {
+        "message": visible(str(event["says"])),
+        "datetime": str(iso_time(time)).replace("Z", "000+00:00"),
+        "timestamp_desc": meaning,
+        "data_type": f"kafka:{event['what']}",
+        **{name: iso_time(facts[name]) if name in TIMES else facts[name] for name in facts},
+        "evidence": [f"{line['file']}:{line['line']}" for line in event["evidence"]],
+        "tag": [tag for tag in (event.get("severity"), event.get("detector")) if tag],
+    }
+    return json.dumps(row) + "\n"

@@ -89,10 +89,6 @@ def _hover(broker: BrokerLifecycle, absence: BrokerAbsence) -> str:
     )
 
 
-def _whole_length(absences: Sequence[BrokerAbsence]) -> str:
-    return duration((absences[-1].back_at or 0) - (absences[0].left_at or 0))
-
-
 def _caption(returns: Returns) -> str:
     unplanned = [
         (broker.name, some)

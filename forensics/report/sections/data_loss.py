@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from forensics.detection.cluster_addresses import read_cluster_addresses
 from forensics.detection.context import in_topics
+from forensics.detection.kafka_cli import read_cluster_addresses
 from forensics.lib.text_format import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone

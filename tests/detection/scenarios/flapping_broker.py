@@ -55,19 +55,6 @@ def dropped(drops: Sequence[float], **more: Any) -> Callable[[Path], DetectionCo
     return partial(case, isr=[*versions(0, drops, 1), *versions(1, drops, 3)], **more)
 
 
-def taken_along(*quiet: str, last: float = 6) -> Callable[[Path], DetectionContext]:
-    """Let broker 2 hang three times, at first as the controller: then all brokers are fenced."""
-    others = [absence(broker, "pause", 102, 103) for broker in (1, 3)]
-    nodes = [f"broker-{broker}" for broker in (1, 2, 3)]
-    return partial(
-        case,
-        away=[*times("pause", [100], last=last), *others, *times("pause", [200, 300])],
-        files=[logs(node, 10_000, role="broker") for node in nodes],
-        # They hear no more from it, and say so.
-        events=[event(96, node, "connection_failed") for node in nodes if node not in quiet],
-    )
-
-
 CRASHES = {
     "broker-2/server.log": "".join(
         f"[2026-11-18 11:{minute:02d}:00,000] INFO Registered kafka:type=kafka.Log4jController"

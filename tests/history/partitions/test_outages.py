@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
-from forensics.history.partitions.outages import build_outages
+from forensics.history.partitions.outages import LeaderGap, build_outages, find_leader_gaps
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LEADERSHIP
 
@@ -222,3 +223,73 @@ def test_an_outage_without_end_is_planned_if_stops_left_nobody_for_good(
     everybody = set(open_) == {1, 2}
     by_order = everybody and set(open_.values()) == {"controlled"}
     assert [row[5] for row in table] == [by_order or bool(everybody and stopped)]
+
+
+def unseen(leader: int | None, number: int, **more: Any) -> dict[str, Any]:
+    """Give a leader epoch of which nobody knows when it began."""
+    return epoch(leader, 0, None, leader_epoch=number, started_at=None, ended="unknown") | more
+
+
+def known(leader: int | None, number: int, begin: float, end: float | None) -> dict[str, Any]:
+    return epoch(leader, begin, end, leader_epoch=number, ended="unknown")
+
+
+def save(tmp_path: Path, epochs: Sequence[dict[str, Any]]) -> Path:
+    folder = tmp_path / "leadership"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(list(epochs), schema=LEADERSHIP), folder / "part-0.parquet")
+    return folder
+
+
+def test_an_outage_lasts_while_all_who_may_have_led_were_away(tmp_path: Path) -> None:
+    """The next leader is known, and it was down: whenever it was elected, it served later."""
+    epochs = [
+        epoch(3, 0, 109, leader_epoch=0), known(-1, 1, 109, 109),
+        unseen(3, 2, started_before=130 * SECOND, ended_at=200 * SECOND, ended="observed"),
+    ]  # fmt: skip
+    folder = save(tmp_path, epochs)
+
+    [row] = build_outages(folder, [away(3, "crash", 100, 128)]).to_pylist()
+    ends = [round(row[name].timestamp()) for name in ("started_at", "ended_at", "ended_after")]
+    assert (ends, row["why"]) == ([100, 128, 130], "leader_dead")
+
+    # It was back long before it said that it leads: until when nobody led is not known.
+    [row] = build_outages(folder, [away(3, "crash", 100, 112)]).to_pylist()
+    ends = [round(row[name].timestamp()) for name in ("started_at", "ended_at", "ended_after")]
+    assert ends == [100, 112, 130]
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "gap"),
+    [
+        ("crash", 100, (100, 140)), ("pause", 90, (95, 140)),
+        # It was told to stop, or went when others are known to have led.
+        ("controlled", 100, None), ("crash", 141, None),
+    ],
+)  # fmt: skip
+def test_who_led_after_a_leader_went_away_may_be_unknown(
+    kind: str, begin: float, gap: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    epochs = [known(2, 0, 10, 95), unseen(None, 1, ended_at=None), known(1, 2, 140, 150)]
+    folder = save(tmp_path, epochs)
+    absences = [away(2, kind, begin, 160)]
+
+    expected = [LeaderGap("orders", 0, 2, *(at * SECOND for at in gap))] if gap else []
+    assert list(find_leader_gaps(folder, absences)) == expected
+    # It may have been another replica that lived: that is no outage for sure.
+    assert build_outages(folder, absences).num_rows == (begin == 90)
+
+
+def test_a_gap_may_reach_over_batches_and_to_the_end_of_the_logs(tmp_path: Path) -> None:
+    """A file is read in groups of rows; a partition may lie in two of them."""
+    epochs = [known(2, 0, 10, 95), unseen(None, 1), known(1, 2, 140, 150)]
+    epochs += [one | {"partition": 1} for one in epochs[:2]]
+    folder = tmp_path / "leadership"
+    folder.mkdir()
+    table = pa.Table.from_pylist(epochs, schema=LEADERSHIP)
+    pq.write_table(table, folder / "part-0.parquet", row_group_size=1)
+
+    assert list(find_leader_gaps(folder, [away(2, "crash", 100, 160)])) == [
+        LeaderGap("orders", 0, 2, 100 * SECOND, 140 * SECOND),
+        LeaderGap("orders", 1, 2, 100 * SECOND, None),
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.storage import ObjectStore
-from forensics.weekly.remote_store import open_remote_store
+from forensics.weekly.store import open_remote_store
 from tests.ingest.object_store import Bucket, serving
 
 pytestmark = pytest.mark.slow
