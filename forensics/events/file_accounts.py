@@ -229,7 +229,8 @@ class FileAccount:
     unread_parts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     # the first lines below records that look like records themselves
     misread_at: list[int] = field(default_factory=list)
-    # lines that say what rules look for and gave no event, by rule, and the first of them
+    # lines that say what rules look for and gave no event: how many, by rule, and the first
+    unread_lines: int = 0
     unread_messages: Counter[str] = field(default_factory=Counter)
     unread_at: int | None = None
     patterns: list[str] = field(default_factory=list)
@@ -286,6 +287,8 @@ class FileAccount:
         part.layouts, part.zoned, part.forms = self.layouts, self.zoned, self.forms
         part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
         part.rules, part.levels = self.rules, Counter(self.levels)
+        part.unread_lines, part.unread_at = self.unread_lines, self.unread_at
+        part.unread_messages = self.unread_messages
         part.duplicate_of = self.duplicate_of
         return part
 
@@ -329,7 +332,7 @@ class FileAccount:
 
     def _say_unread_messages(self, layout: str | None) -> str:
         """Say that some lines look like events and are none."""
-        count, rules = self.counts["unread_messages"], self.unread_messages
+        count, rules = self.unread_lines, self.unread_messages
         rule = min(rules, key=lambda name: (-rules[name], name))
         where = f", the first is line {self.unread_at:,}" if self.unread_at else ""
         what = (
@@ -366,7 +369,7 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = counts["unread_messages"]
+        unread = self.unread_lines
         few = unread < _FEW_UNREAD and unread * _UNREAD_SHARE < counts["events"]
         if unread and not few and not duplicate:
             notes.append(self._say_unread_messages(layout))
@@ -479,7 +482,7 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     for name in ("impossible", "misread_lines", "parted_lines"):
         total.counts[name] += account.get(name, 0)
     if unread := account.get("unread_messages"):
-        total.counts["unread_messages"] += unread["count"]
+        total.unread_lines += unread["count"]
         total.unread_messages.update(unread["rules"])
         total.unread_at = total.unread_at or base + unread["first"]
     total.layouts.update(account["layouts"])
