@@ -150,8 +150,8 @@ def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None,
             known = split.size if split.role == "range" else split.bytes
             head = _head(part.blocks, HEAD_BYTES)
             # How long a file in an archive is nobody knows yet, but one without a line is empty.
-            size = None if inside else known
-            yield part.file, size if head else 0, head
+            length = None if inside else known
+            yield part.file, length if head else 0, head
             if looked_at >= MAX_FILES:
                 break
         if inside and split.role != "range" and (is_cut or looked_at >= MAX_FILES):
