@@ -491,7 +491,9 @@ def open_causes(run: RunOutput) -> list[str]:
                 f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
                 "session mostly leaves no line"
             )
-        if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+        if verb and not one.brokers:
+            others += [f"why {name} {verb}" for name in story_names(one)]
+        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):
             others.append(question)

@@ -192,6 +192,18 @@ def test_a_command_for_a_group_names_the_client(unclean: Path) -> None:
     assert "--group mailing \u2013 for app-mail, back" in draw(unclean, one)
 
 
+def test_a_client_that_froze_has_its_time_and_its_question(unclean: Path) -> None:
+    """The headline names it; so do the answers below."""
+    frozen = {"longest_ms": 22_000, "pauses": 1, "ways": {"silence": 1}}
+    app = finding("F-1", "long-pause", "medium", clients=["app-1"], measures=frozen,
+                  title="app-1 froze for 22 s", **{"from": iso(52_000), "to": iso(74_000)})  # fmt: skip
+    began = [trigger("F-2", 2, 50_000)]
+    says = draw(unclean, crashed("F-2", 2, 50_000), app, trigger=began)
+
+    assert "app-1 froze for 22 s at 11:38:32; the logs do not say why." in says
+    assert "Why app-1 froze." in says
+
+
 def test_why_says_nothing_twice(unclean: Path) -> None:
     story = "The address leads nowhere. The broker is well."
     found = finding("F-1", "unreachable-listener", "medium", brokers=[1], explanation=story,
