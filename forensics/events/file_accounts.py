@@ -60,6 +60,10 @@ DOCUMENT = "document"
 _NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
+# They name nobody.
+_FOLDERS_OF_LOGS = frozenset({"log", "logs"})
+
+
 def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> None:
     """Set the node and role of every file, and the parts of files that several nodes share.
 
@@ -149,6 +153,10 @@ def _role_and_node(
         inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
         own = (alone and "/" in inside) or (packed and "!" in name)
         stem = name.rpartition("/")[2].partition(".")[0]
+        if own and folder in _FOLDERS_OF_LOGS:
+            # Each of several clients may have one of its own.
+            above = [part for part in inside.split("/")[:-1] if part not in _FOLDERS_OF_LOGS]
+            own, folder = bool(above), above[-1] if above else ""
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
