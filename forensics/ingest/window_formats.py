@@ -81,7 +81,7 @@ _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
 # A head that was written anew, with little between its level and its logger; nearly all such heads
 # have their messages in the lines below, which differ more than what the heads say.
-_WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]\] \S+ "
+_WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]Z?\] \S+ "
 _HEAD_ABOVE = _WRITTEN_HEAD + r"([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
 _BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
 _SPACE, _ESCAPE, _NEWLINE, _FEW = 32, 27, 10, 8
@@ -352,7 +352,7 @@ class WindowReader:
             return stack
         below = texts.take(pa.array(rows + 1))
         is_message = pc.and_(
-            pc.match_substring_regex(below, r"^[^\s]"),
+            pc.match_substring_regex(below, r"^ {0,4}[^\s]"),
             pc.invert(pc.match_substring_regex(below, _WRITTEN_HEAD)),
         )
         if pc.sum(is_message).as_py() < _BELOW_SHARE * len(rows):
@@ -364,7 +364,7 @@ class WindowReader:
         said = {_DIGITS.sub("0", one.decode("utf-8", "replace")) for one in below.to_pylist()}
         if len(heads) >= len(said):
             return stack
-        return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
+        return replace(stack, wrappers=(*others, layout.above(min(heads))))
 
     def _with_true_names(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
         """Let names in a found prefix be names only if lines below a record have those of it.
