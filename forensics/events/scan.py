@@ -194,14 +194,15 @@ class Scanner:
 
     def _holds_log(self, document: Format, opened: OpenedPart, *, is_found: bool) -> bool:
         """Return True if messages of Kafka stand in a document in records that are read."""
-        if opened.headless or not (document.is_host_log or document.is_tree):
+        if opened.headless:
             return False
         head = opened.head[:_SEARCHED_BYTES]
         said = self.reader.messages.count(head)
         if document.is_host_log:
             # The found layout reads messages of Kafka, however its lines begin.
             return is_found and said >= _FEW_MESSAGES
-        # A block of text in YAML may be a log; what is told of pods quotes a few lines at most.
+        # A block of text in YAML may be a log, and lines may begin as comments do; what is told
+        # of pods quotes a few lines at most.
         return said >= max(_FEW_MESSAGES, _LOG_SHARE * head.count(b"\n"))
 
     @staticmethod

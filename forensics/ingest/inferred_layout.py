@@ -53,6 +53,8 @@ class FoundLayout(Wrapper):
     is_above: bool = False
     # What closes such a message, which its head has opened.
     closing: str = ""
+    # So many blanks stand before its lines.
+    indent: int = 0
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line is a record of this layout."""
@@ -67,12 +69,11 @@ class FoundLayout(Wrapper):
         """Whether it was made of a conversion pattern."""
         return self.how != "inferred"
 
-    def above(self, said: str) -> FoundLayout:
+    def above(self, said: str, indent: int) -> FoundLayout:
         """Return the layout of heads whose messages stand below; they end with what is `said`."""
         opened = _OPENED.search(said) or _OPENED.search(self.id)
-        return replace(
-            self, is_above=True, closing=opened[0].translate(_MIRRORED) if opened else ""
-        )
+        closing = opened[0].translate(_MIRRORED) if opened else ""
+        return replace(self, is_above=True, closing=closing, indent=indent)
 
     @property
     def names_logger(self) -> bool:
@@ -100,8 +101,9 @@ class FoundLayout(Wrapper):
         if not self.is_above:
             data, bounds = to_buffer(lines)
             return replace(texts, data=data, bounds=bounds, carried=fits)
-        below = pa.array(np.append(False, fits[:-1]))
-        lines = pc.if_else(below, pc.replace_substring_regex(lines, "^ {1,4}", ""), lines)
+        if self.indent:
+            plain = pc.replace_substring_regex(lines, f"^ {{{self.indent}}}", "")
+            lines = pc.if_else(pa.array(fits), lines, plain)
         if self.closing:
             # What the head opened is closed behind the message.
             lines = pc.replace_substring_regex(lines, rf"{re.escape(self.closing)}{_END}", r"\1")
