@@ -59,9 +59,12 @@ def test_spark_does_not_warn_of_the_java_that_an_interrupt_has_ended() -> None:
             warnings.warn(words, RuntimeWarning, stacklevel=2)
             raise
 
-    with warnings.catch_warnings(record=True) as said:
-        with pytest.raises(KeyboardInterrupt), _interruptible():
-            stop_as_spark_does()
+    with (
+        warnings.catch_warnings(record=True) as said,
+        pytest.raises(KeyboardInterrupt),
+        _interruptible(),
+    ):
+        stop_as_spark_does()
 
     assert said == []
 
