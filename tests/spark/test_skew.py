@@ -27,18 +27,16 @@ pytestmark = pytest.mark.spark
 
 SKEWED = Size(partitions=200, transitions=6_000, longest=5_000)
 EVEN = Size(partitions=200, transitions=6_000, longest=30)
+# Nothing is adapted; or all that can be is, while executors come and go.
 SETTINGS: dict[str, dict[str, str]] = {
-    "as it comes": {},
     "no adaptive plans": {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "5",
     },
-    "skew split": {
+    "all that adapts": {
         "spark.sql.adaptive.skewJoin.enabled": "true",
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64k",
         "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1k",
-    },
-    "executors come and go": {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.minExecutors": "0",
