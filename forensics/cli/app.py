@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import atexit
 import errno
-import gc
 import importlib.util
 import io
 import os
@@ -40,6 +39,7 @@ from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
 from forensics.lib.this_machine import (
+    collect_garbage_seldom,
     is_memory_used_up,
     map_little,
     mappable_bytes,
@@ -170,8 +170,8 @@ def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> No
     if mappable_bytes() is not None:
         stand_by_child()
         map_little()
-    # Half a second of a run would go into looking for garbage among the modules that it loads.
-    gc.set_threshold(100_000, 50, 100)
+    # Half a second of a run would go into looking for it among the modules that it loads.
+    collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
         # Everything is written by then, and Python takes a moment to end.

@@ -58,7 +58,8 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
         "clients_affected": len(
             _clients_hit(context, spans)
-            | clients_in_trouble((one.severity, one.clients) for one in findings)
+            | clients_in_trouble((one.detector, one.severity, one.clients) for one in findings)
+            | clients_of_deleted(findings)
         ),
         "records_lost_min": least,
         "records_lost_max": most,
@@ -142,13 +143,28 @@ def _count_partitions(context: DetectionContext) -> int:
     return count
 
 
-def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
-    """Return the clients that incidents are about, given severity and clients of each finding."""
+def clients_in_trouble(findings: Iterable[tuple[object, object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given detector, severity, clients of findings.
+
+    One that met the same a few times only was affected, too.
+    """
+    every = [(detector, severity, list(clients)) for detector, severity, clients in findings]
+    incidents = {detector for detector, severity, _ in every if severity in INCIDENT_SEVERITIES}
     return {
         whole_client(name)
-        for severity, clients in findings
-        if severity in INCIDENT_SEVERITIES
+        for detector, severity, clients in every
+        if severity in INCIDENT_SEVERITIES or (severity == "low" and detector in incidents)
         for name in clients
+    }
+
+
+def clients_of_deleted(findings: Iterable[Finding]) -> set[str]:
+    """Return the clients of topics that were deleted and created again: their data is gone."""
+    return {
+        whole_client(name)
+        for one in findings
+        if one.measures.get("suspect") == "topic_recreated"
+        for name in one.clients
     }
 
 

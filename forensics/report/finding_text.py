@@ -26,8 +26,9 @@ NODE_DETECTORS = frozenset({
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
-    "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
-    "record-too-large", "stale-metadata", "undelivered-records", "unreachable-listener",
+    "client-config", "client-disconnects", "client-ended", "offset-reset", "producer-fatal",
+    "rebalance-storm", "record-too-large", "stale-metadata", "undelivered-records",
+    "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -171,6 +172,15 @@ def test_a_broker_that_its_disk_took_down_is_the_disks_doing(tmp_path: Path) -> 
         away=[absence(1, "crash", 100, 130)],
     )
     disk = finding("disk-failure", brokers=[1])
+
+    assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
+
+
+def test_a_stop_long_after_a_disk_failed_is_not_the_disks_doing(tmp_path: Path) -> None:
+    """A directory that failed is offline to the end; the broker is shut down with all others."""
+    line = event(99, "broker-1", "log_dir_failed", log_dir="/data")
+    build = partial(case, events=[line], away=[absence(1, "controlled", 900)])
+    disk = replace(finding("disk-failure", brokers=[1]), end=1000 * SECOND)
 
     assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
 
