@@ -23,7 +23,7 @@ _QUOTED = ("application_error", "producer_must_abort")
 # What other detectors are about.
 _OTHER = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "SERIALIZATION", "_MSG_SIZE_TOO_LARGE")
 _TIMED_OUT = "_MSG_TIMED_OUT"
-_EXPIRED = re.compile(r"Expiring (\d+) record\(s\) for (\S+-\d+) ?:")
+_EXPIRED = re.compile(r"Expiring (\d{1,18}) record\(s\) for (\S+-\d+) ?:")
 _SHOWN = 3
 
 
