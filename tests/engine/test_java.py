@@ -310,6 +310,7 @@ def test_a_limit_of_open_files_is_looked_at_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environ = {"JAVA_HOME": str(install(tmp_path, "17")), "PATH": os.environ["PATH"]}
+    monkeypatch.setattr("forensics.engine.java.mappable_bytes", lambda: None)
     # Java raises the first to the second.
     monkeypatch.setattr("forensics.engine.java.resource.getrlimit", lambda _: (64, 4096))
     assert find_java(environ).version == 17
