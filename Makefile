@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks hdfs yarn lock examples dist dist-executors dist-check clean
+.PHONY: help setup java demo test test-fast fuzz digests lint docs site bench bench-scale sparks hdfs yarn stores lock examples dist dist-executors dist-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -115,6 +115,18 @@ hdfs: setup $(HADOOP)/.ready ## Read from and write to a real HDFS; needs mvn (1
 yarn: setup $(HADOOP)/.ready ## Run on a real YARN with two nodes; needs what hdfs needs
 	@HADOOP_MINICLUSTER=$(CURDIR)/$(HADOOP)/jars \
 	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/hadoop/test_yarn.py
+
+STORES := build/stores
+
+$(STORES)/.ready: | $(READY)
+	@mkdir -p $(STORES)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(STORES)/python gcp-storage-emulator
+	@npm install --silent --no-audit --no-fund --prefix $(STORES) azurite
+	@touch $@
+
+stores: setup $(STORES)/.ready ## Read from and write to what acts as Google's and Azure's stores; needs npm (190 MB)
+	@STORE_EMULATORS=$(CURDIR)/$(STORES) \
+	  $(BIN)/python -m pytest -n 0 -m spark tests/spark/test_cloud_stores.py
 
 lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -33,6 +33,7 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     configured_patterns,
+    folder_of,
     make_event_finalizer,
     sum_ordered_accounts,
 )
@@ -272,6 +273,7 @@ def scan_archives(
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
     repeated_lines.name_by_repeats(files, staged)
+    repeated_lines.take_out_second_processes(files, staged)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
         notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
@@ -363,7 +365,7 @@ def keep_one_cluster(
 
 def tell_strangers(files: Mapping[str, FileAccount], events: Path, notify: Notify) -> None:
     """Refuse clusters without a common topic, or say that there may be two of them."""
-    folders = {name: name[: max(name.rfind("/"), name.rfind("!"), 0)] for name in files}
+    folders = {name: folder_of(name) for name in files}
     homes = {(part.node, folders[part.file]) for part in list_node_accounts(files.values())}
     if max(Counter(node for node, _ in homes).values(), default=0) < 2:
         # Every node has one folder.

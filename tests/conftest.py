@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from forensics.events.log_reader import LogReader
 from forensics.events.rules import Rule, load_rules
+from forensics.events.scan import load_scanner
 from forensics.parsing.layouts import Layout, load_layouts
 
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -27,8 +28,20 @@ if hasattr(tarfile, "data_filter"):
     tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 
-def pytest_collection_finish() -> None:
-    """Keep the collector of garbage from looking at modules and tests again and again."""
+# So many tests save more than the half second that compiling patterns takes.
+_MANY_TESTS = 300
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Prepare what many tests share, as a run that reads much does.
+
+    The collector of garbage need not look at modules and tests again and again. The reader of the
+    shipped rules searches for all patterns at once; tests/events/test_log_reader.py holds that the
+    events are those of searching one by one, as a run that reads little does.
+    """
+    if len(session.items) >= _MANY_TESTS:
+        reader = load_scanner().reader
+        reader.search_at_once(reader.compile_patterns())
     gc.collect()
     gc.freeze()
 

@@ -76,8 +76,13 @@ def sources() -> list[Source]:
     return [Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths]
 
 
-def imports(source: Source) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
-    """Yield every imported name in full, wherever in the file the import stands."""
+@cache
+def imports(source: Source) -> list[tuple[ast.stmt, tuple[str, ...]]]:
+    """List every imported name in full, wherever in the file the import stands."""
+    return list(find_imports(source))
+
+
+def find_imports(source: Source) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
     package = source.module if source.path.endswith("__init__.py") else source.module[:-1]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import atexit
 import errno
-import gc
 import importlib.util
 import io
 import os
@@ -40,6 +39,7 @@ from forensics.lib.package_data import data_folder
 from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
 from forensics.lib.this_machine import (
+    collect_garbage_seldom,
     is_memory_used_up,
     map_little,
     mappable_bytes,
@@ -170,8 +170,8 @@ def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> No
     if mappable_bytes() is not None:
         stand_by_child()
         map_little()
-    # Half a second of a run would go into looking for garbage among the modules that it loads.
-    gc.set_threshold(100_000, 50, 100)
+    # Half a second of a run would go into looking for it among the modules that it loads.
+    collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
         # Everything is written by then, and Python takes a moment to end.
@@ -359,6 +359,13 @@ class _CommandGroup(click.Group):
             return super().invoke(ctx)
 
 
+def _say_os_error(error: OSError) -> str:
+    if error.filename is None:
+        return os.strerror(error.errno) if error.errno else str(error)
+    # A store has reasons of its own, such as an access that it denies.
+    return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
+
+
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     """Turn errors that the user can put right into one sentence, and Ctrl-C into code 130."""
@@ -374,9 +381,7 @@ def _translate_errors() -> Iterator[None]:
         # keeps its traceback.
         if error.filename is None and error.errno not in DISK_ERRORS:
             raise
-        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        says = os.strerror(error.errno) if error.errno else str(error)
-        raise click.ClickException(printable(f"{place}{says}")) from error
+        raise click.ClickException(printable(_say_os_error(error))) from error
     except MemoryError as error:
         raise click.ClickException(memory_is_short()) from error
     except (click.ClickException, click.Abort, click.exceptions.Exit):

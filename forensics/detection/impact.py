@@ -16,7 +16,7 @@ from forensics.history.partitions.outages import LeaderGap
 from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.node_ids import whole_client
 from forensics.lib.time_units import SECOND, to_iso
-from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, total_loss
+from forensics.run_output.findings import INCIDENT_SEVERITIES, LOSING, Finding, total_loss
 
 _COLUMNS = (
     "topic", "partition", "started_at", "ended_at", "ended_after", "planned", "previous_leader",
@@ -58,7 +58,8 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
         "clients_affected": len(
             _clients_hit(context, spans)
-            | clients_in_trouble((one.severity, one.clients) for one in findings)
+            | clients_in_trouble((one.detector, one.severity, one.clients) for one in findings)
+            | clients_of_deleted(findings)
         ),
         "records_lost_min": least,
         "records_lost_max": most,
@@ -121,7 +122,7 @@ def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tup
     for finding in findings:
         for loss in finding.losses:
             topic = loss.partition.rpartition("-")[0]
-            if finding.detector == "unclean-election" or loss.below_high_watermark:
+            if finding.detector in LOSING or loss.below_high_watermark:
                 sure.append(loss)
             elif topic in weak or (not known and not topic.startswith("__")):
                 open_.append(loss)
@@ -142,13 +143,28 @@ def _count_partitions(context: DetectionContext) -> int:
     return count
 
 
-def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
-    """Return the clients that incidents are about, given severity and clients of each finding."""
+def clients_in_trouble(findings: Iterable[tuple[object, object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given detector, severity, clients of findings.
+
+    One that met the same a few times only was affected, too.
+    """
+    every = [(detector, severity, list(clients)) for detector, severity, clients in findings]
+    incidents = {detector for detector, severity, _ in every if severity in INCIDENT_SEVERITIES}
     return {
         whole_client(name)
-        for severity, clients in findings
-        if severity in INCIDENT_SEVERITIES
+        for detector, severity, clients in every
+        if severity in INCIDENT_SEVERITIES or (severity == "low" and detector in incidents)
         for name in clients
+    }
+
+
+def clients_of_deleted(findings: Iterable[Finding]) -> set[str]:
+    """Return the clients of topics that were deleted and created again: their data is gone."""
+    return {
+        whole_client(name)
+        for one in findings
+        if one.measures.get("suspect") == "topic_recreated"
+        for name in one.clients
     }
 
 

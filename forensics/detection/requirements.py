@@ -19,6 +19,8 @@ Row = Mapping[str, Any]
 
 # More gaps than these are only counted.
 _MAX_NAMED = 5
+# No log of that version tells: nobody can collect one that does.
+TOO_OLD = "Kafka says nothing of it before"
 _WORDS = {"client": "clients'", "broker": "brokers'", "controller": "controllers'"}
 
 
@@ -72,7 +74,7 @@ class Visibility:
         versions = [version for name in names if name and (version := parse_version(name))]
         if requirements.since is None or not versions or max(versions) >= requirements.since:
             return None
-        return f"Kafka says nothing of it before {'.'.join(map(str, requirements.since))}"
+        return f"{TOO_OLD} {'.'.join(map(str, requirements.since))}"
 
     def has_kinds(self, *kinds: str) -> bool:
         """Return True if the archive has an event of one of these kinds."""

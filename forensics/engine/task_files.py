@@ -28,6 +28,7 @@ from forensics.ingest.read_plan import Split
 from forensics.lib import storage
 from forensics.lib.arrow_io import DeterministicWriter, read_batches, take_system_memory
 from forensics.lib.text_safety import printable
+from forensics.lib.this_machine import collect_garbage_seldom
 
 # What a task says: the name of its file, and how many rows that has.
 WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64())])
@@ -36,6 +37,12 @@ _ROWS_OF_TASK = 250_000
 # Starting a task takes as long as reading so many rows.
 _FEW_ROWS = 5_000
 _CONNECTIONS = 8
+
+
+def _prepare_worker() -> None:
+    """Set up the Python of an executor as that of a command is."""
+    take_system_memory()
+    collect_garbage_seldom()
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class ReadPieces:
 
     def __call__(self, numbers: Batches) -> Batches:
         """Yield the rows of each task in the order of its pieces."""
-        take_system_memory()
+        _prepare_worker()
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for piece in self.tasks[number]:
@@ -84,6 +91,7 @@ class WriteRows:
 
     def __call__(self, batches: Batches) -> Batches:
         """Write one file, if there is a row."""
+        _prepare_worker()
         rows = self.transform(batches)
         if self.order:
             table = pa.Table.from_batches(rows, self.schema)
@@ -126,7 +134,7 @@ class ScanTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the events and accounts of each task; yield the name of each file, and its rows."""
-        take_system_memory()
+        _prepare_worker()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from write_part(self.folder, STAGED_SCHEMA, self._run(number))

@@ -62,6 +62,10 @@ _NODE_IN_NAME = re.compile(
 )
 
 
+# They name nobody.
+_FOLDERS_OF_LOGS = frozenset({"log", "logs"})
+
+
 def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> None:
     """Set the node and role of every file, and the parts of files that several nodes share.
 
@@ -89,11 +93,11 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
     folders: dict[str, set[Writer]] = defaultdict(set)
     for name, writer in writers.items():
         if writer:
-            folders[_folder(name)].add(writer)
+            folders[folder_of(name)].add(writer)
     writers |= {
         name: ("broker", writer[1])
         for name, writer in writers.items()
-        if writer and ("broker", writer[1]) in folders[_folder(name)]
+        if writer and ("broker", writer[1]) in folders[folder_of(name)]
     }
     for folder, tenants in folders.items():
         folders[folder] = {
@@ -104,7 +108,7 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             # It tells of others, and is nobody's log.
             files[name].role, files[name].node = DOCUMENT, None
             continue
-        tenants = folders[_folder(name)]
+        tenants = folders[folder_of(name)]
         writer = own or (next(iter(tenants)) if len(tenants) == 1 else None)
         alone = len(tenants) == 1
         files[name].role, files[name].node = _role_and_node(
@@ -133,8 +137,8 @@ def _name_by_heads(files: Mapping[str, FileAccount]) -> None:
 def _role_and_node(
     name: str, writer: tuple[str, str] | None, *, alone: bool, packed: bool = False
 ) -> tuple[str | None, str]:
-    folder = re.split(r"[/!]", _folder(name))[-1]
-    if name[len(_folder(name)) :].startswith("!"):
+    folder = re.split(r"[/!]", folder_of(name))[-1]
+    if name[len(folder_of(name)) :].startswith("!"):
         # The name of an archive, without its endings.
         folder = folder.partition(".")[0]
     if writer is None:
@@ -151,11 +155,15 @@ def _role_and_node(
         inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
         own = (alone and "/" in inside) or (packed and "!" in name)
         stem = name.rpartition("/")[2].partition(".")[0]
+        if own and folder in _FOLDERS_OF_LOGS:
+            # Each of several clients may have one of its own.
+            above = [part for part in inside.split("/")[:-1] if part not in _FOLDERS_OF_LOGS]
+            own, folder = bool(above), above[-1] if above else ""
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
 
-def _folder(name: str) -> str:
+def folder_of(name: str) -> str:
     """Return the folder of a file, or the archive at whose top it lies."""
     return name[: max(name.rfind("/"), name.rfind("!"), 0)]
 
@@ -233,6 +241,8 @@ class FileAccount:
     is_document: bool = False
     # whether its lines may have times without a year
     is_yearless: bool = False
+    # whether it is of a process that used the id of a broker that was there already
+    is_refused: bool = False
     duplicate_of: str | None = None
     # its events by rule, and its lines that others of its node have already, by those others
     rules: Counter[str] = field(default_factory=Counter)
@@ -288,6 +298,12 @@ class FileAccount:
         self.stepped = self.fallen = 0
         self.counts["events"] = self.counts["repeated_events"] = 0
         self.repeats = Counter()
+
+    def take_out(self, reason: str) -> None:
+        """Give the file to no node: it is of a process that was never part of the cluster."""
+        self.notes = [*self.notes, reason]
+        self.node = self.role = None
+        self.is_refused = True
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table of files: one for each node."""
@@ -512,6 +528,8 @@ def _moment(micros: int | None) -> datetime | None:
 
 
 Batches = Iterator[pa.RecordBatch]
+# What counts of a process that was never part of the cluster: that it was refused.
+KEPT_KINDS = ("registration_failed",)
 
 
 def make_event_finalizer(
@@ -534,6 +552,7 @@ def make_event_finalizer(
                 bases.append(base)
                 nodes.append(file.node)
 
+    refused = [name for name, file in files.items() if file.is_refused]
     is_yearless = any(file.is_yearless for file in files.values())
     window = find_window(edge for one in files.values() for edge in (one.first, one.last))
 
@@ -542,7 +561,7 @@ def make_event_finalizer(
         for staged in batches:
             split = pc.cast(staged["split"], pa.string())
             index = pc.index_in(pc.binary_join_element_wise(split, staged["file"], " "), known)
-            counts = pc.and_(index.is_valid(), staged["kind"].is_valid())
+            counts = pc.and_(index.is_valid(), _counts(staged, refused))
             batch, index = staged.filter(counts), index.filter(counts)
             columns = {name: batch[name] for name in EVENTS.names}
             columns["line"] = pc.add(columns["line"], starts.take(index))
@@ -555,3 +574,12 @@ def make_event_finalizer(
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
     return finalize
+
+
+def _counts(staged: pa.RecordBatch, refused: Sequence[str]) -> pa.Array:
+    """Mark the events that count: of processes that were refused only the refusal itself."""
+    if not refused:
+        return staged["kind"].is_valid()
+    kept = pc.is_in(staged["kind"], pa.array(KEPT_KINDS, pa.string()))
+    others = pc.invert(pc.is_in(staged["file"], pa.array(refused, pa.string())))
+    return pc.and_(staged["kind"].is_valid(), pc.or_(kept, others))

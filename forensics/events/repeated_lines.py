@@ -22,10 +22,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.file_accounts import FileAccount
+from forensics.events.file_accounts import KEPT_KINDS, FileAccount, folder_of
 from forensics.events.file_parts import list_node_accounts
 from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches
-from forensics.lib.time_units import TIMESTAMP
+from forensics.lib.time_units import SECOND, TIMESTAMP
 from forensics.schemas import EVENTS, FACTS
 
 Place = tuple[str, int, int, str]
@@ -236,6 +236,80 @@ def name_by_repeats(files: Mapping[str, FileAccount], events: Path) -> bool:
             role = next(one.role for one in files.values() if one.node == node)
             file.node, file.role, named = node, role, True
     return named
+
+
+# A process that starts says so in several lines, within that.
+_START = 10 * SECOND
+# Folders that hold different parts of one log have few loggers in common.
+_MIN_LOGGERS = 3
+
+
+def take_out_second_processes(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Give no node to the logs of a process that uses the id of a broker while that one runs.
+
+    Each has a folder of its own. The second one starts, and is refused, while the first one logs
+    on, which does not start then: so neither copies nor other parts of the first one's log are
+    taken for it, nor brokers of another cluster.
+    """
+    homes: dict[str, dict[str, list[FileAccount]]] = defaultdict(lambda: defaultdict(list))
+    for name, file in files.items():
+        if file.role == "broker" and file.node and file.span and file.duplicate_of is None:
+            homes[file.node][folder_of(name)].append(file)
+    for node, folders in sorted(homes.items()):
+        first, *others = sorted(
+            folders, key=lambda one: (min(file.span or (0, 0) for file in folders[one]), one)
+        )
+        for other in (one for one in others if _run_at_once(folders[first], folders[one], events)):
+            note = (
+                f"of a second process with the id of {node}, which runs meanwhile with its logs in"
+                f" {first}: only that it was refused counts"
+            )
+            for name, file in files.items():
+                if file.node == node and folder_of(name) == other:
+                    file.take_out(note)
+                    file.counts["events"] = _count_kept([name], events)
+
+
+def _run_at_once(first: Sequence[FileAccount], second: Sequence[FileAccount], events: Path) -> bool:
+    """Return True if a process starts in some files while that of the others goes on."""
+    if not _count_kept([file.file for file in second], events):
+        return False
+    read = [list(_read_lines([file.file for file in some], events)) for some in (first, second)]
+    known = set(read[0])
+    # What both hold is a copy, and says of no second process.
+    added = [line for line in read[1] if line not in known]
+    own = [line for line in read[0] if line not in set(read[1])]
+    if len({line[1] for line in own} & {line[1] for line in added}) < _MIN_LOGGERS:
+        return False
+    starts = sorted(at for at, _, _, is_start in read[0] if is_start)
+    for start in (at for at, _, _, is_start in added if is_start):
+        later = min((at for at, *_ in own if at > start + _START), default=None)
+        if (
+            later is not None
+            and not any(start - _START <= at <= later for at in starts)
+            and any(_logs_in(file, start, later) for file in first)
+        ):
+            return True
+    return False
+
+
+def _count_kept(names: Sequence[str], events: Path) -> int:
+    where = is_any_of("file", names) & is_any_of("kind", KEPT_KINDS)
+    return sum(len(batch) for batch in read_batches(events, ["kind"], where))
+
+
+def _logs_in(file: FileAccount, begin: int, end: int) -> bool:
+    """Return True if a file goes on over some time, and holds lines of it."""
+    low, high = file.span or (0, 0)
+    silent = any(since <= begin and until >= end for since, until, *_ in file.gaps)
+    return low < begin and high >= end and not silent
+
+
+def _read_lines(names: Sequence[str], events: Path) -> Iterator[tuple[int, str, str, bool]]:
+    columns = ["ts", "logger", "text", "kind"]
+    where = is_any_of("file", names) & pc.field("kind").is_valid() & pc.field("ts").is_valid()
+    for row in iter_rows(read_batches(events, columns, where), columns):
+        yield row["ts"], row["logger"], row["text"], row["kind"] == "process_starting"
 
 
 def _read_stated(

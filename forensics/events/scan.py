@@ -77,13 +77,17 @@ _BINARY_SHARE = 0.001
 _MAX_SEARCHED = 16
 
 
-@functools.lru_cache(maxsize=8)
-def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
+def load_scanner(overlays: str = "[]", *, context: bool = False) -> Scanner:
     """Return the scanner of this process; rules and layouts are read once.
 
     `overlays` are the packs that lie over the shipped rules, as `packs_to_json` writes them;
     `context` asks for the events that only give context, too.
     """
+    return _load_scanner(overlays, context)
+
+
+@functools.lru_cache(maxsize=8)
+def _load_scanner(overlays: str, context: bool) -> Scanner:
     rules = load_rule_set(packs_from_json(overlays))
     active = rules.active_rules(context=context)
     return Scanner(LogReader(rules.layouts, active, rules.wrappers))
@@ -95,7 +99,7 @@ _COMPILING = Lock()
 
 
 def compile_patterns(
-    splits: Sequence[Split], overlays: str = "", *, context: bool = False
+    splits: Sequence[Split], overlays: str = "[]", *, context: bool = False
 ) -> Compiled:
     """Compile the cheap patterns of all rules, once, if there is so much to read that it pays."""
     if len(splits) < _MANY_SPLITS and sum(split.bytes for split in splits) < _MANY_BYTES:

@@ -399,8 +399,10 @@ def _read_planned(
 
 
 def _read_owned(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
-    """Read a split, and then small blocks beyond it until the reader has what it owns."""
-    yield from _read_range(file, split.data_offset + begin, split.end - begin)
+    """Read a split, window by window, and then small blocks until the reader has what it owns."""
+    cut = min(split.end, begin + -begin % window_formats.WINDOW)
+    yield from _read_range(file, split.data_offset + begin, cut - begin)
+    yield from _read_range(file, split.data_offset + cut, split.end - cut)
     begin = max(begin, split.end)
     yield from _read_range(file, split.data_offset + begin, split.size - begin, _SMALL_BLOCK)
 

@@ -84,7 +84,7 @@ _DIGITS = re.compile("[0-9]+")
 _WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]\] \S+ "
 _HEAD_ABOVE = _WRITTEN_HEAD + r"([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
 _BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
-_SPACE, _ESCAPE, _FEW = 32, 27, 8
+_SPACE, _ESCAPE, _NEWLINE, _FEW = 32, 27, 10, 8
 
 
 class LineJudge(Protocol):
@@ -185,9 +185,9 @@ class WindowReader:
 
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
-        if self._read_window:
-            return
-        for number in range(offset // WINDOW, -(-(offset + length) // WINDOW)):
+        # Of a file that is read in parts only about those that are wholly in the text.
+        final, before = (False, WINDOW - 1) if self._read_window else (final, 0)
+        for number in range((offset + before) // WINDOW, -(-(offset + length) // WINDOW)):
             if number in self._found or ((number + 1) * WINDOW > offset + length and not final):
                 continue
             places = lines.block_starts + offset
@@ -577,7 +577,7 @@ def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool,
 
 def is_crowded(text: bytes) -> bool:
     """Return True if the lines of a text are shorter than those of any log."""
-    return text.count(b"\n") > MOST_LINES
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE)) > MOST_LINES
 
 
 def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:

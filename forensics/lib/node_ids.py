@@ -12,6 +12,14 @@ LARGEST_ID = 2**31 - 1
 # librdkafka numbers the instances of a client.
 CLIENT_INSTANCE = re.compile(r"#(?:producer|consumer)-\d{1,9}\b")
 
+# Clients that logs name by their file alone.
+_FILE_CLIENT = re.compile(r"'file:[^']+'|file:[^\s,:']+")
+# Names of files and folders that name no client.
+_COMMON_LOGS = frozenset({
+    "app", "application", "client", "console", "log", "main", "output", "stderr", "stdout",
+})  # fmt: skip
+_COMMON_FOLDERS = frozenset({"client", "clients", "log", "logs", "app", "apps", "var", "tmp", ""})
+
 
 def broker_node(broker: int) -> str:
     """Return the name of a broker's node.
@@ -50,3 +58,33 @@ def whole_client(name: str) -> str:
     ('app-rd', 'app-1')
     """
     return CLIENT_INSTANCE.sub("", name)
+
+
+def client_name(name: str) -> str:
+    """Name a client; one that is known by its file alone, by the folder that is its own.
+
+    >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
+    ('app-1', 'app-images')
+    >>> client_name("file:logs/producer.log"), client_name("file:logs/app/orders.log")
+    ('logs/producer.log', 'app/orders.log')
+    >>> client_name("app-rd#producer-1")
+    'app-rd'
+    """
+    if not name.startswith("file:"):
+        return whole_client(name)
+    parts = name.removeprefix("file:").replace("!", "/").split("/")[-2:]
+    is_named_by_folder = len(parts) > 1 and parts[0].lower() not in _COMMON_FOLDERS
+    if is_named_by_folder and parts[-1].partition(".")[0].lower() in _COMMON_LOGS:
+        return parts[0]
+    return "/".join(parts)
+
+
+def name_clients(text: str) -> str:
+    """Name the clients in a text by their folder that are known by their file alone.
+
+    >>> name_clients("file:logs.tgz!app-1/client.log: 9 records were too large")
+    'app-1: 9 records were too large'
+    >>> name_clients("let 'file:logs.tgz!app-1/client.log' send less")
+    'let app-1 send less'
+    """
+    return _FILE_CLIENT.sub(lambda found: client_name(found[0].strip("'")), text)

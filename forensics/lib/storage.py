@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import io
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -40,6 +41,11 @@ def write_atomically(path: Path) -> Iterator[Path]:
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
 _HADOOP = ("hdfs://", "viewfs://")
+_AZURE = ("abfs", "abfss")
+# What stores quote of addresses in their errors: signatures stand among the options.
+_USER = re.compile(r"://[^\s/@'\"]*@")
+_OPTIONS = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
+_MAX_MESSAGE = 2000
 SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
@@ -76,12 +82,17 @@ def display(path: str) -> str:
 
     >>> display("s3://KEY:SECRET@logs/a.log?endpoint_override=10.0.0.5:9000"), display("a?b")
     ('s3://logs/a.log', 'a?b')
+    >>> display("abfs://logs@account.dfs.core.windows.net/a.log?sig=SECRET")
+    'abfs://logs@account.dfs.core.windows.net/a.log'
     """
     if not is_remote(path):
         return escape_undecodable(path)
     scheme, _, rest = path.partition("?")[0].partition("://")
     bucket, slash, inside = rest.partition("/")
-    return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{inside}"
+    user, at, host = bucket.rpartition("@")
+    # Azure's addresses name the container, or the account, where others name the user.
+    shown = f"{user.partition(':')[0]}{at}" if scheme in _AZURE else ""
+    return f"{scheme}://{shown}{host}{slash}{inside}"
 
 
 def is_folder(path: str) -> bool:
@@ -301,12 +312,13 @@ class ObjectStore:
         """Delete an object, if it exists."""
         if self.size(name) is None:
             return
-        try:
-            self._store.delete_file(self._at(name))
-        except OSError:
-            # A store without folders may fail to keep the folder that the object leaves behind.
-            if self.size(name) is not None:
-                raise
+        with naming(self._address):
+            try:
+                self._store.delete_file(self._at(name))
+            except OSError:
+                # A store without folders may fail to keep the folder that is left behind.
+                if self.size(name) is not None:
+                    raise
 
     def remove_folder(self, name: str) -> None:
         """Delete all objects below a name."""
@@ -315,9 +327,10 @@ class ObjectStore:
         except FileNotFoundError:
             return
         except OSError:
-            # As below, of the folder above.
-            if any(each.startswith(f"{name}/") for each in self.names()):
-                raise
+            # As above, of the folder above; or a store that takes no list of objects to delete.
+            for each in self.names():
+                if each.startswith(f"{name}/"):
+                    self.remove(each)
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -380,7 +393,9 @@ def _store(path: str) -> tuple[Any, str]:
     bucket, slash, inside = rest.partition("/")
     host = bucket if scheme != "file" else "/"
     store, root = _opened(f"{scheme}://{host}{question}{options}", path)
-    return store, f"{root.rstrip('/')}{slash}{inside}".rstrip("/")
+    found = f"{root.rstrip('/')}{slash}{inside}".rstrip("/")
+    # The address may name a host before the container, and then the path inside has no slash.
+    return store, found.lstrip("/") if scheme in _AZURE else found
 
 
 @cache
@@ -419,11 +434,15 @@ def naming(path: str) -> Iterator[None]:
         if error.filename is not None:
             raise
         raise type(error)(error.errno or 5, _first_line(error), display(path)) from error
-    except RuntimeError as error:
-        # What the client of HDFS raises.
+    except Exception as error:
+        # The client of HDFS raises the former; the other, where credentials are of the wrong kind.
+        kinds = (RuntimeError, importlib.import_module("pyarrow").ArrowException)
+        if not is_remote(path) or not isinstance(error, kinds):
+            raise
         raise OSError(5, _first_line(error).partition("\\n")[0], display(path)) from error
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of an error's message; addresses in it lose what may be secret."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0][:_MAX_MESSAGE]
+    return _OPTIONS.sub(r"\1", _USER.sub("://", line))

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import read_cli
+from forensics.detection.requirements import TOO_OLD
 from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
 from forensics.history.log_coverage import ENDS_EARLY
 from forensics.lib.text_format import count, join_names, percent, time_text
@@ -45,6 +46,15 @@ def unanswered_detectors(run: RunOutput) -> list[dict[str, Any]]:
     """Return the detectors that could not look, or failed: their silence says nothing."""
     rows = run.document.get("detectors") or ()
     return [dict(row) for row in rows if row.get("status") in ("not_evaluable", "failed")]
+
+
+def answerable_detectors(run: RunOutput) -> list[dict[str, Any]]:
+    """Return those of them that other logs would have answered: for these somebody can act."""
+    return [
+        row
+        for row in unanswered_detectors(run)
+        if not any(str(reason).startswith(TOO_OLD) for reason in row.get("reasons") or ())
+    ]
 
 
 def count_lines(run: RunOutput) -> tuple[int, int]:

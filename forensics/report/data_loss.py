@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, join_names, pluralize
-from forensics.report.finding_text import client_name
-from forensics.run_output.findings import PartitionLoss
+from forensics.run_output.findings import LOSING, PartitionLoss
 from forensics.run_output.reader import SavedFinding
 
 LossRows = list[tuple[SavedFinding, PartitionLoss]]
@@ -51,8 +51,8 @@ class TruncationTotals:
 
 
 def loss_rows(findings: Sequence[SavedFinding]) -> LossRows:
-    """Return every partition of every unclean election, with the finding it belongs to."""
-    return _partition_rows(findings, "unclean-election")
+    """Return every partition that lost its records' last copy, with the finding it belongs to."""
+    return _partition_rows(findings, *LOSING)
 
 
 def clean_truncation_rows(findings: Sequence[SavedFinding]) -> LossRows:
@@ -60,17 +60,17 @@ def clean_truncation_rows(findings: Sequence[SavedFinding]) -> LossRows:
     return _partition_rows(findings, "truncation")
 
 
-def _partition_rows(findings: Sequence[SavedFinding], detector: str) -> LossRows:
+def _partition_rows(findings: Sequence[SavedFinding], *detectors: str) -> LossRows:
     return [
         (finding, row)
         for finding in findings
-        if finding.detector == detector
+        if finding.detector in detectors
         for row in finding.losses
     ]
 
 
 def sum_losses(findings: Sequence[SavedFinding]) -> LossTotals | None:
-    """Sum up what unclean elections took; None where they name no partition."""
+    """Sum up what went with the last copy in sync; None where no partition is named."""
     rows = loss_rows(findings)
     if not rows:
         return None
@@ -114,7 +114,11 @@ def describe_client_losses(findings: Sequence[SavedFinding]) -> str:
     """Say what did not get into Kafka or out of it, though no broker lost it; empty if nothing."""
     incidents = [one for one in findings if one.is_incident]
     skips = [one for one in incidents if one.detector == "offset-reset"]
-    parts = [_skipped(skips), *_deleted(findings, skips), _unwritten(incidents)]
+    is_refused = any(one.detector == "record-too-large" for one in incidents)
+    few = [
+        one for one in findings if is_refused and one.severity == "low" and one.measures.get("lost")
+    ]
+    parts = [_skipped(skips), *_deleted(findings, skips), _unwritten([*incidents, *few])]
     return "; ".join(part for part in parts if part)
 
 

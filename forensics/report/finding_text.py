@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from forensics.lib.node_ids import whole_client
+from forensics.lib.node_ids import CLIENT_INSTANCE, client_name, name_clients
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -26,22 +26,20 @@ NODE_DETECTORS = frozenset({
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
-    "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
-    "record-too-large", "stale-metadata", "undelivered-records", "unreachable-listener",
+    "client-config", "client-disconnects", "client-ended", "offset-reset", "producer-fatal",
+    "rebalance-storm", "record-too-large", "stale-metadata", "undelivered-records",
+    "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
-# Names of files and folders that name no client.
-COMMON_LOGS = frozenset({
-    "app", "application", "client", "console", "log", "main", "output", "stderr", "stdout",
-})  # fmt: skip
-COMMON_FOLDERS = frozenset({"client", "clients", "log", "logs", "app", "apps", "var", "tmp", ""})
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
+# Nodes that are brokers; hosts have longer names.
+BROKER_NODE = re.compile(r"(?<![\w./-])([Bb])roker-(\d{1,10})(?![\w/-]|[.:]\w)")
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
+    r"jstat|iostat|echo|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
 )
 
 
@@ -61,7 +59,7 @@ def short_title(finding: SavedFinding) -> str:
 def describe_scope(finding: SavedFinding) -> str:
     """Say what a finding is about: what its detector speaks of first, or else what it names."""
     partitions = _partitions(finding.partitions)
-    brokers, clients = _brokers(finding), join_names(list(finding.clients))
+    brokers, clients = _brokers(finding), join_names([client_name(one) for one in finding.clients])
     if finding.detector in NODE_DETECTORS:
         return brokers or partitions or clients or "the cluster"
     if finding.detector in CLIENT_DETECTORS:
@@ -84,23 +82,13 @@ def _brokers(finding: SavedFinding) -> str:
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
-def client_name(name: str) -> str:
-    """Name a client; one that is known by its file alone, by the folder that is its own.
+def shorten_names(text: str) -> str:
+    """Name brokers as people do, and clients that are known by their file alone by its folder.
 
-    >>> client_name("app-1"), client_name("file:logs.tgz!logs/app-images/client.log")
-    ('app-1', 'app-images')
-    >>> client_name("file:logs/producer.log"), client_name("file:logs/app/orders.log")
-    ('logs/producer.log', 'app/orders.log')
-    >>> client_name("app-rd#producer-1")
-    'app-rd'
+    >>> shorten_names("disk of broker-2, broker-3.example; file:logs.tgz!app-1/client.log stopped")
+    'disk of broker 2, broker-3.example; app-1 stopped'
     """
-    if not name.startswith("file:"):
-        return whole_client(name)
-    parts = name.removeprefix("file:").replace("!", "/").split("/")[-2:]
-    is_named_by_folder = len(parts) > 1 and parts[0].lower() not in COMMON_FOLDERS
-    if is_named_by_folder and parts[-1].partition(".")[0].lower() in COMMON_LOGS:
-        return parts[0]
-    return "/".join(parts)
+    return BROKER_NODE.sub(r"\1roker \2", CLIENT_INSTANCE.sub("", name_clients(text)))
 
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:

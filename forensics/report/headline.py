@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-import pyarrow.dataset as ds
-
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
     detector_label,
@@ -18,6 +16,7 @@ from forensics.lib.text_format import (
 )
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
+    answerable_detectors,
     count_lines,
     describe_missing_logs,
     loss_would_be_visible,
@@ -31,8 +30,18 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import client_name, describe_scope, is_open
-from forensics.report.incident_span import clock_text, describe_span, incident_span
+from forensics.report.finding_text import (
+    CLIENT_DETECTORS,
+    describe_scope,
+    is_open,
+    shorten_names,
+)
+from forensics.report.incident_span import (
+    clock_text,
+    describe_span,
+    incident_span,
+    outages_without_end,
+)
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -44,7 +53,7 @@ NODE_STORIES = (
 CONSEQUENCES = (
     "offline-partitions", "controller-churn", "controller-lost", "truncation", "under-min-isr",
     "isr-storm", "isr-flapping", "under-replicated", "stale-metadata", "session-expiry",
-    "client-disconnects", "undelivered-records",
+    "client-disconnects", "client-ended", "undelivered-records",
 )  # fmt: skip
 # One line for several findings of a kind; {0} counts and {1} names whom they are about.
 MERGED = {
@@ -58,6 +67,7 @@ MERGED = {
         "{0} cannot reach the addresses that brokers give them: {1}",
     ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
+    "client-ended": ("client", "{0} closed with an error and were not started again: {1}"),
 }
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
@@ -65,8 +75,8 @@ MAX_STORIES, MAX_TOLD = 2, 3
 # What begins this close together, people call one moment.
 AT_ONCE_MS = 1000
 NO_LOSS = "No data loss found."
-LOST_IF = "lost only if written with acks=1 and not resent"
-LOST_IF_UNSEEN = "producers with acks=all send these again, and no log here shows one with acks=1"
+# Such records were above the high watermark: nobody with acks=all had an answer for them.
+SENT_AGAIN = "had not been acknowledged to producers with acks=all, which send them again"
 
 
 def headline(run: RunOutput) -> str:
@@ -149,10 +159,11 @@ def loss_sentence(run: RunOutput) -> str:
 
 
 def lost_if(run: RunOutput) -> str:
-    """Say when records were lost that a clean failover truncated, by the acks that are logged."""
+    """Say what became of records that a clean failover truncated, by the acks that are logged."""
     told = [one.measures for one in run.findings if one.detector == "truncation"]
     is_seen = all(one.get("acks_known") is True and not one.get("acks_one") for one in told)
-    return LOST_IF_UNSEEN if told and is_seen else LOST_IF
+    weak = "no log here shows acks=1" if told and is_seen else "with acks=1 they may be lost"
+    return f"{SENT_AGAIN} ({weak})"
 
 
 def _describe_truncation(truncated: TruncationTotals | None) -> str:
@@ -169,7 +180,7 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
         return "Whether records were lost cannot be told from these logs."
     by_clients = describe_client_losses(run.findings)
     if cut:
-        told = f"No data loss found, but {cut}: {lost_if(run)}."
+        told = f"No data loss found: {cut} {lost_if(run)}."
         return f"{told} {by_clients[:1].upper()}{by_clients[1:]}." if by_clients else told
     return f"No data loss found inside Kafka, but {by_clients}." if by_clients else NO_LOSS
 
@@ -177,6 +188,10 @@ def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
 def _totals_sentence(totals: LossTotals) -> str:
     """Say what unclean elections took; empty where they took nothing."""
     on = f"on {count(totals.partitions, 'partition')}"
+    if totals.unbounded and totals.at_least and totals.is_certain:
+        return (
+            f"At least {count(totals.at_least, 'record')} lost {on}; how many at most is not known."
+        )
     if totals.unbounded:
         return "Records may be lost; how many at most is not known."
     if not totals.at_most:
@@ -207,12 +222,12 @@ def describe_reading(run: RunOutput) -> str:
     read_lines, unparsed = count_lines(run)
     share = percent(read_lines - unparsed, read_lines) if read_lines else "an unknown share"
     asked = len(run.document.get("detectors") or ())
-    unanswered = len(unanswered_detectors(run))
     read = f"{share} of {count(lines, 'line')} understood"
     if not asked:
         return read
-    ran = f"{count(asked - unanswered, 'check')} run"
-    return f"{read}; {ran}, {unanswered} could not run" if unanswered else f"{read}; {ran}"
+    ran = f"{count(asked - len(unanswered_detectors(run)), 'check')} run"
+    lacking = len(answerable_detectors(run))
+    return f"{read}; {ran}, {lacking} could not run" if lacking else f"{read}; {ran}"
 
 
 def list_doubts(run: RunOutput) -> list[str]:
@@ -253,7 +268,7 @@ def _incident(run: RunOutput) -> str:
         return _unclean(run)
     span = incident_span(run)
     findings = span.findings if span else run.incidents
-    stories = node_stories(findings)
+    stories = node_stories(run, findings)
     if stories and worst.detector in (*NODE_STORIES, *CONSEQUENCES):
         return "; ".join([*_tell(run, stories), *_consequences(run, findings)])
     if same := merged_findings(run):
@@ -267,9 +282,15 @@ def _incident(run: RunOutput) -> str:
     return worst.title or f"{detector_label(worst.detector)} on {describe_scope(worst)}"
 
 
-def node_stories(findings: Sequence[SavedFinding]) -> list[SavedFinding]:
-    """Return the findings about processes that are no planned restart."""
-    return [one for one in findings if one.detector in NODE_STORIES and _is_bad(one)]
+def node_stories(run: RunOutput, findings: Sequence[SavedFinding]) -> list[SavedFinding]:
+    """Return the findings about processes that are no planned restart; ZooKeeper's among them."""
+    began = {str(one.get("finding")) for one in run.document.get("trigger") or ()}
+    return [
+        one
+        for one in findings
+        if (one.detector in NODE_STORIES and _is_bad(one))
+        or (one.detector == "session-expiry" and one.id in began)
+    ]
 
 
 def merged_findings(run: RunOutput) -> list[SavedFinding]:
@@ -278,8 +299,25 @@ def merged_findings(run: RunOutput) -> list[SavedFinding]:
     findings = span.findings if span else run.incidents
     worst = run.incidents[0]
     same = [one for one in findings if one.detector == worst.detector]
+    # Whoever met it a few times only met it, too.
+    same += [
+        one
+        for one in run.findings
+        if span and one.detector == worst.detector in CLIENT_DETECTORS and one.severity == "low"
+        and one.start_ms is not None and span.start <= one.start_ms <= span.end
+    ]  # fmt: skip
+    told = {name for one in same for name in one.clients}
+    # What it met, a producer may tell only by the records that it gave up.
+    same += [
+        one
+        for one in findings
+        if worst.measures.get("suspect") in TOPIC_GONE
+        and one.detector != worst.detector
+        and one.measures.get("suspect") in TOPIC_GONE
+        and not told & {*one.clients}
+    ]
     is_merged = len(same) > 1 and worst.detector in MERGED
-    is_story = worst.detector in CONSEQUENCES and bool(node_stories(findings))
+    is_story = worst.detector in CONSEQUENCES and bool(node_stories(run, findings))
     return same if is_merged and not is_story else []
 
 
@@ -343,7 +381,7 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
         return
     verb = {"restart crash": "crashed", "restart unknown": "went away", "long-pause": "froze"}
     if kind not in verb or any(not one.brokers for one in members):
-        yield from (one.title.partition(";")[0] for one in members)
+        yield from (shorten_names(one.title.partition(";")[0]) for one in members)
         return
     in_turn = [broker for one in members for broker in one.brokers]
     if len(members) == 1:
@@ -400,20 +438,17 @@ def is_last_stop(run: RunOutput, finding: SavedFinding) -> bool:
     return is_stop and finding.measures.get("kind") == "controlled" and is_open(run, finding)
 
 
-def describe_last_stops(findings: Sequence[SavedFinding]) -> str:
-    """Say which brokers were shut down at the end, and when.
-
-    >>> stop = SavedFinding("F-1", "x", "info", "confirmed", "", 61_000, 0, brokers=(1,))
-    >>> describe_last_stops([stop])
-    'broker 1 was shut down cleanly at 00:01:01, and not started again after that'
-    """
+def describe_last_stops(run: RunOutput, findings: Sequence[SavedFinding]) -> str:
+    """Say which brokers were shut down as the logs end, and when."""
     numbers = sorted({broker for one in findings for broker in one.brokers})
     starts = [one.start_ms for one in findings if one.start_ms is not None]
     first, last = (clock_text(pick(starts), 0)[-8:] for pick in (min, max)) if starts else ("", "")
     when = f" from {first} to {last}" if first != last else f" at {first}" * bool(first)
-    were = "were" if len(numbers) != 1 else "was"
+    known = {row["node"] for row in run.files if row["role"] == "broker"}
     who = brokers_text(numbers) if numbers else "brokers"
-    return f"{who} {were} shut down cleanly{when}, and not started again after that"
+    if len(numbers) == len(known) > 1:
+        who = f"all {len(numbers)} brokers"
+    return f"end with a clean shutdown of {who}{when}"
 
 
 def often_text(finding: SavedFinding) -> str:
@@ -455,45 +490,15 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
             yield f"the controller moved {times_text(changes)}"
+    if ended := [name for one in findings if one.detector == "client-ended"
+                 for name in story_names(one)]:  # fmt: skip
+        verb = "was" if len(ended) == 1 else "were"
+        yield f"{join_names(ended, 3)} closed with an error and {verb} not started again"
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if least:
         yield f"{bounds_text(least, most)} lost"
     elif most is None:
         yield "records may be lost"
-
-
-@dataclass(frozen=True)
-class OpenEnds:
-    """Partitions that lost their leader, and of which no line tells the moment it was back."""
-
-    # of which no line tells by when it was back either
-    partitions: int
-    # of which lines tell that, but not since when; and how much time lies between at most
-    bounded: int = 0
-    within: int = 0
-
-
-def outages_without_end(run: RunOutput) -> OpenEnds:
-    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
-    span = incident_span(run)
-    columns = ("topic", "partition", "started_at", "ended_at")
-    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
-    lost = {
-        (row["topic"], row["partition"]): row["ended_at"] or row["started_at"]
-        for row in (run.rows("leadership", columns, where) if span else ())
-        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
-    }
-    told: dict[tuple[str, int], int] = {}
-    for row in run.rows("outages", (*columns, "ended_after"), ~ds.field("planned")) if lost else ():
-        key, start, end = (row["topic"], row["partition"]), row["started_at"], row["ended_at"]
-        if key in lost and None not in (start, end) and start <= lost[key] <= end:
-            if row["ended_after"] is not None:
-                told[key] = row["ended_after"] - end
-            elif end > lost[key]:
-                # It ended where the next leader could serve at last.
-                told[key] = 0
-    loose = [long for long in told.values() if long]
-    return OpenEnds(len(lost) - len(told), len(loose), max(loose, default=0))
 
 
 def open_causes(run: RunOutput) -> list[str]:
@@ -512,7 +517,9 @@ def open_causes(run: RunOutput) -> list[str]:
                 f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
                 "session mostly leaves no line"
             )
-        if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+        if verb and one.clients and not one.brokers:
+            others.append(f"why {join_names(story_names(one))} {verb}")
+        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):
             others.append(question)
@@ -550,6 +557,8 @@ def _question(finding: SavedFinding) -> str:
         return f"who deleted records of {measures.get('topic')}"
     if finding.detector == "stale-metadata" and measures.get("suspect") == "topic_deleted":
         return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
+    if finding.detector == "session-expiry" and measures.get("kind") in ("unreachable", "common"):
+        return "why ZooKeeper did not answer"
     if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
         return f"why the members of {_whom(finding)} come and go"
     return ""

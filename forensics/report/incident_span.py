@@ -1,29 +1,40 @@
-"""From when to when the incident lasted: one interval for the whole page."""
+"""From when to when the incident lasted, one interval for the whole page, and its outages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from forensics.lib.node_ids import whole_client
+import pyarrow.dataset as ds
+
+from forensics.lib.node_ids import client_name, whole_client
 from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.finding_text import (
-    client_name,
     describe_scope,
     drop_standing,
     is_open,
     short_title,
 )
-from forensics.run_output.reader import RunOutput, SavedFinding
+from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
 SAME_INCIDENT_MS = 30 * 60_000
+CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
+HIT_STATES = ("stale", "disconnected")
+# Clients hear of an outage a little after it.
+HEARD_MS = 3000
+OUTAGE_COLUMNS = (
+    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
+)  # fmt: skip
 WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
 STILL = {
-    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
+    "client-ended": "{} is not running again",
+    "disk-failure": "a log directory of {} is offline",
+        "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
@@ -181,8 +192,8 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
         whose = f" of {join_names(span.cut_short, 4)}" if span.cut_short else ""
         end_at = "end by" if len(span.cut_short) > 1 else "end at"
         state = (
-            f"; whether it is over is not known: the logs{whose} {end_at}"
-            f" {clock_text(span.cut_at, span.start)}, before they could show it"
+            f"; whether it is over cannot be told: the logs{whose} {end_at}"
+            f" {clock_text(span.cut_at, span.start)}, too soon after the last error"
         )
     if end == clock_text(span.start, span.start):
         return f"{begin} {zone}{state}"
@@ -191,12 +202,15 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:
     """Say what is still so when the logs end."""
-    lasting = next((one for one in span.findings if is_open(run, one)), None)
-    if lasting is None:
+    lasting = [one for one in span.findings if is_open(run, one)]
+    if not lasting:
         return ""
-    scope = describe_scope(lasting)
-    what = STILL.get(lasting.detector, f"{short_title(lasting).lower()} on {{}}").format(scope)
-    return f": {what}"
+    first = lasting[0]
+    same = [one for one in lasting if one.detector == first.detector]
+    what = STILL.get(first.detector, f"{short_title(first).lower()} on {{}}")
+    if len(same) > 1:
+        what = what.replace("{} is", "{} are")
+    return f": {what.format(join_names([describe_scope(one) for one in same], 4))}"
 
 
 def describe_others(span: IncidentSpan) -> str:
@@ -206,3 +220,94 @@ def describe_others(span: IncidentSpan) -> str:
     starts = ", ".join(clock_text(start, span.start) for start, _ in span.others[:3])
     more = " and later" if len(span.others) > 3 else ""
     return f"{count(len(span.others), 'more incident')} in these logs, at {starts}{more}"
+
+
+def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:
+    """Return the unplanned outages of the incident: partition, start, end, row."""
+    found = []
+    for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
+        start, end = row["started_at"], row["ended_at"]
+        end = row["ended_after"] or (end if end is not None else run.logs_end)
+        if start is not None and end is not None and start <= span.end and end >= span.start:
+            found.append((f"{row['topic']}-{row['partition']}", start, end, row))
+    return found
+
+
+def longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
+    """Return each partition's longest outage of the incident, the longest first."""
+    found: dict[str, int] = {}
+    for name, start, end, _ in incident_outages(run, span):
+        found[name] = max(found.get(name, 0), end - start)
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def most_at_once(run: RunOutput, span: IncidentSpan) -> int:
+    """Count the partitions of the incident that were unavailable at the same moment, at most."""
+    changes = sorted(
+        change
+        for _, start, end, _ in incident_outages(run, span)
+        for change in ((start, 1), (end, -1))
+    )
+    return max(accumulate(change for _, change in changes), default=0)
+
+
+@dataclass(frozen=True)
+class OpenEnds:
+    """Partitions that lost their leader, and of which no line tells the moment it was back."""
+
+    # of which no line tells by when it was back either
+    partitions: int
+    # of which lines tell that, but not since when; and how much time lies between at most
+    bounded: int = 0
+    within: int = 0
+
+
+def outages_without_end(run: RunOutput) -> OpenEnds:
+    """Count partitions without a leader whose end no line tells, and bound it where lines do."""
+    span = incident_span(run)
+    columns = ("topic", "partition", "started_at", "ended_at")
+    where = (ds.field("leader") == -1) & (ds.field("ended") == "unknown")
+    lost = {
+        (row["topic"], row["partition"]): row["ended_at"] or row["started_at"]
+        for row in (run.rows("leadership", columns, where) if span else ())
+        if span and row["started_at"] is not None and span.start <= row["started_at"] <= span.end
+    }
+    told: dict[tuple[str, int], int] = {}
+    for row in run.rows("outages", (*columns, "ended_after"), ~ds.field("planned")) if lost else ():
+        key, start, end = (row["topic"], row["partition"]), row["started_at"], row["ended_at"]
+        if key in lost and None not in (start, end) and start <= lost[key] <= end:
+            if row["ended_after"] is not None:
+                told[key] = row["ended_after"] - end
+            elif end > lost[key]:
+                # It ended where the next leader could serve at last.
+                told[key] = 0
+    loose = [long for long in told.values() if long]
+    return OpenEnds(len(lost) - len(told), len(loose), max(loose, default=0))
+
+
+def client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
+    """Say for how long at a time each client was in trouble during the outages."""
+    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
+    dark = list(dict.fromkeys(dark))
+    near: dict[str, int] = {}
+    lengths: dict[str, int] = {}
+    for node, start, end in client_times(run):
+        if start <= span.end + HEARD_MS and end >= span.start:
+            near[node] = max(near.get(node, 0), end - start)
+        if any(start <= till and end >= since for since, till in dark):
+            lengths[node] = max(lengths.get(node, 0), end - start)
+    # A client of a leader that froze hears of it when that one wakes.
+    return lengths or near
+
+
+def client_times(
+    run: RunOutput, span: IncidentSpan | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yield each time in which a client was in trouble by its own log, all or those of a span."""
+    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    for row in run.rows("lanes", CLIENT_COLUMNS, where):
+        start, end = row["started_at"], row["ended_at"] or run.logs_end
+        if row["node"] is None or start is None or end is None:
+            continue
+        if span is None or (start <= span.end + HEARD_MS and end >= span.start):
+            yield row["node"], start, end

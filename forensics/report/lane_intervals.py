@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import pyarrow.dataset as ds
 
 from forensics.lib import intervals
-from forensics.lib.node_ids import whole_client
+from forensics.lib.node_ids import client_name, whole_client
 from forensics.report import theme
 from forensics.report.cluster_facts import uses_zookeeper
-from forensics.report.finding_text import CLIENT_DETECTORS, client_name, short_title
+from forensics.report.finding_text import CLIENT_DETECTORS, short_title
 from forensics.report.incident_span import incident_span
 from forensics.run_output.reader import Row, RunOutput
 

@@ -133,7 +133,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
             "everything\u201d at the end of report.html prints all of it.",
             class_="paper-only",
         ),
-        _print_footer(run),
+        number_sheets(f"Kafka postmortem, report {run.short_digest}"),
         shared=shared,
     )
 
@@ -194,7 +194,8 @@ def _head(title: str, *, shared: bool | str) -> Markup:
 def _header(run: RunOutput, parts: list[tuple[str, str, Markup]], cluster: str) -> Markup:
     links = section_links((anchor, title) for anchor, title, _ in parts)
     whose = f" of {names}" if (names := _input_names(run)) else ""
-    title = tag("h1", f"Kafka incident postmortem{whose} \u00b7 {cluster}")
+    parts_of_title = [f"Kafka postmortem{whose}", _period(run), cluster]
+    title = tag("h1", " \u00b7 ".join(part for part in parts_of_title if part))
     return tag("header", title, _finder(), links)
 
 
@@ -205,6 +206,16 @@ def _input_names(run: RunOutput) -> str:
     return join_names(shown, 2)
 
 
+def _period(run: RunOutput) -> str:
+    """Say from when to when the logs reach: many archives are called logs.tar.gz."""
+    if not run.window:
+        return ""
+    start, end = (time_text(moment)[:16] for moment in run.window)
+    if start[:10] != end[:10]:
+        return f"{start[:10]} to {end[:10]}"
+    return f"{start}\u2013{end[11:]}" if start != end else start
+
+
 def _finder() -> Markup:
     """Draw the one filter over findings, partitions, brokers and clients; scripts unhide it."""
     return tag(
@@ -212,7 +223,7 @@ def _finder() -> Markup:
         tag("label", "Filter", for_="find"),
         tag(
             "input", type="search", id="find", autocomplete="off", spellcheck="false",
-            aria_describedby="found", placeholder="words, broker:3 topic:orders level>=high",
+            aria_describedby="found", placeholder="words, broker:3 level>=high",
         ),
         tag("output", id="found", for_="find"),
         role="search", class_="finder", hidden=True,
@@ -227,10 +238,12 @@ def _footer(run: RunOutput) -> Markup:
     return tag("p", f"{text} Secrets are masked as {MASK}: {PLACES}.")
 
 
-def _print_footer(run: RunOutput) -> Markup:
-    """Name the report on each sheet of paper: sheets of two of them get mixed up on a table."""
-    text = f'"Kafka incident postmortem, report {run.short_digest}, page "'
-    pages = f'content: {text} counter(page) " of " counter(pages); font: 7pt sans-serif;'
+def number_sheets(name: str) -> Markup:
+    """Name the page on each sheet of paper: sheets of two of them get mixed up on a table.
+
+    A name of our own: nothing of a log may stand in a style.
+    """
+    pages = f'content: "{name}, page " counter(page) " of " counter(pages); font: 7pt sans-serif;'
     return tag("style", trust_html(f"@page {{ @bottom-right {{ {pages} }} }}"))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import NamedTuple
 
 import numpy as np
@@ -85,21 +86,24 @@ class GroupedHistories:
     min_isr: MinIsr
 
 
-@dataclass
+@dataclass(slots=True)
 class _Group:
     """The partitions that share a history, and how bad it is."""
 
+    key: bytes
     impact: GroupImpact
     is_still: bool
-    members: list[TopicPartition] = field(default_factory=list)
+    members: list[TopicPartition]
 
     @property
     def names(self) -> list[TopicPartition]:
         return sorted(self.members, key=_member_order)
 
     @property
-    def sort_key(self) -> tuple[list[int], tuple[str, int]]:
-        return [-part for part in self.impact], _member_order(min(self.members, key=_member_order))
+    def sort_key(self) -> tuple[int, int, int, int, tuple[str, int]]:
+        unclean, leaderless, single, epochs = self.impact
+        first = _member_order(min(self.members, key=_member_order))
+        return -unclean, -leaderless, -single, -epochs, first
 
 
 def _member_order(name: TopicPartition) -> tuple[str, int]:
@@ -137,14 +141,17 @@ def _group(run: RunOutput, window: Window) -> GroupedHistories | None:
     groups: dict[bytes, _Group] = {}
     keys: dict[TopicPartition, bytes] = {}
     for history in read_leader_histories(run, window):
-        isr_key, single_isr_ms, is_still = isrs.get(history.name, (b"", 0, True))
+        # Each is asked for once, and there may be hundreds of thousands.
+        isr_key, single_isr_ms, is_still = isrs.pop(history.name, (b"", 0, True))
         columns = history.columns
         key = _fingerprint(columns[[0, 5]], columns[3:5], changes, isr_key)
         unclean_count, leaderless_ms, epoch_count = history.impact
         impact = GroupImpact(unclean_count, leaderless_ms, single_isr_ms, epoch_count)
-        group = groups.setdefault(key, _Group(impact, is_still and epoch_count < 2))
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = _Group(key, impact, is_still and epoch_count < 2, [])
         group.members.append(history.name)
-        keys[history.name] = key
+        keys[history.name] = group.key
     if not groups:
         return None
     edges = heatmap_edges(run, window)
@@ -188,7 +195,7 @@ def _fingerprint(facts: Ints, times: Ints, changes: Ints, more: bytes = b"") -> 
 
 def _isr_fingerprints(
     run: RunOutput, window: Window, changes: Ints, min_isr: MinIsr
-) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
+) -> dict[TopicPartition, tuple[bytes, int, bool]]:
     """Digest each partition's ISRs; say how long one replica was alone, and if all stayed still."""
     codes = IsrCodes()
     fingerprints = {}
@@ -202,10 +209,12 @@ def _isr_fingerprints(
 
 def _choose_worst(groups: Mapping[bytes, _Group]) -> list[bytes]:
     """Choose the histories that are drawn, the worst first."""
-    ranked = sorted(groups, key=lambda key: groups[key].sort_key)
-    if len(ranked) > FEW_ROWS:
-        ranked = [key for key in ranked if not groups[key].is_still] or ranked[:1]
-    return ranked[:MAX_ROWS]
+    # Of many only some are drawn: to order all would take more memory than to hold them.
+    if len(groups) > FEW_ROWS and any(not group.is_still for group in groups.values()):
+        chosen = (key for key, group in groups.items() if not group.is_still)
+        return nsmallest(MAX_ROWS, chosen, key=lambda key: groups[key].sort_key)
+    most = MAX_ROWS if len(groups) <= FEW_ROWS else 1
+    return nsmallest(most, groups, key=lambda key: groups[key].sort_key)
 
 
 def _read_drawn(

@@ -31,7 +31,7 @@ _MOST_EPOCHS, _MOST_ISRS = MAX_BYTES // 8, MAX_BYTES // 4
 Window = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PartitionImpact:
     """What became of one partition; times in milliseconds."""
 

@@ -60,8 +60,7 @@ def _kind(run: RunOutput, finding: SavedFinding) -> str:
 
 def _text(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> str:
     if kind == "stopped":
-        told = describe_last_stops(members)
-        return f"{told[:1].upper()}{told[1:]}"
+        return f"The logs {describe_last_stops(run, members)}"
     if kind == "restarted" and len(members) == 1 and members[0].start_ms is not None:
         at = clock_text(members[0].start_ms, members[0].start_ms)
         return members[0].title.replace("shut down cleanly", f"shut down cleanly at {at}", 1)
@@ -73,7 +72,7 @@ def _text(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> str:
         number = count(len(members), "short metadata refresh", "short metadata refreshes")
         return f"{number} by clients after a leader moved, {under}: expected"
     titles = join_names([one.title or detector_label(one.detector) for one in members], 2)
-    return f"{titles}: {lost_if(run)}" if kind == "truncation" else titles
+    return f"{titles}: they {lost_if(run)}" if kind == "truncation" else titles
 
 
 def _brokers(members: Sequence[SavedFinding]) -> str:

@@ -11,29 +11,46 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow.dataset as ds
-
-from forensics.lib.node_ids import CLIENT_INSTANCE, broker_id
-from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
+from forensics.lib.node_ids import broker_id, client_name
+from forensics.lib.text_format import (
+    count,
+    duration,
+    durations_text,
+    join_names,
+    parse_millis,
+    times_text,
+)
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
-from forensics.report.finding_text import client_name, short_title, times_of, whole_seconds
+from forensics.report.finding_text import (
+    short_title,
+    shorten_names,
+    times_of,
+    whole_seconds,
+)
 from forensics.report.headline import (
     CONSEQUENCES,
     NODE_STORIES,
     bounds_text,
     brokers_text,
-    describe_last_stops,
     headline,
-    is_last_stop,
     loss_sentence,
     lost_if,
     merged_findings,
     node_stories,
     often_text,
-    outages_without_end,
     story_names,
 )
-from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
+from forensics.report.incident_span import (
+    IncidentSpan,
+    client_times,
+    client_troubles,
+    clock_text,
+    incident_outages,
+    incident_span,
+    longest_outages,
+    most_at_once,
+    outages_without_end,
+)
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
@@ -41,11 +58,8 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
 # Two findings name the moment of one thing so close together.
 SAME_MOMENT_MS = 2000
-OUTAGE_COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
-)  # fmt: skip
-CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
-HIT_STATES = ("stale", "disconnected")
+# Where groups keep their positions.
+OFFSETS = "__consumer_offsets-"
 # What a broker did, by the kind of the trigger.
 VERBS = {
     "crash": "crashed", "pause": "froze", "network": "was cut off", "controlled": "was shut down",
@@ -55,15 +69,13 @@ LEADER_WORDS = {
     "leader_dead": "was down", "leader_hung": "was frozen", "leader_isolated": "was cut off",
     "leader_stopped": "was stopped", "no_leader": "",
 }  # fmt: skip
-# Clients that logs name by their file alone.
-FILE_NAME = re.compile(r"file:[^\s,:']+")
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
 # An end that is known to within less is told as if it were known.
 WITHIN_MS = 1000
-# Clients hear of an outage a little after it.
-HEARD_MS = 3000
+# Shorter troubles of a client say nothing of how long its users waited.
+MIN_TOLD_MS = 1000
 # Replicas are dropped from an ISR, and clients time out, so long after the cause.
 AROUND_MS = 30_000
 
@@ -119,7 +131,8 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
 
 def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
-    stories = node_stories(span.findings)
+    stories = [one for one in node_stories(run, span.findings) if one.detector in NODE_STORIES]
+    stories = [one for one in stories if one.brokers]
     brokers = {broker for one in stories for broker in one.brokers}
     went = sum(max(len(times_of(one)), 1) for one in stories)
     for one in run.findings:
@@ -133,8 +146,8 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
                 if isinstance(vacant, int | float)
                 else ""
             )
-            each = " each time" if times == went > 1 else f" {times_text(times)}" * (went > 1)
-            yield f"The broker that went was the active controller{each}{gap}."
+            each = "Each time the" if times == went > 1 else f"{times_text(times).capitalize()} the"
+            yield f"{each if went > 1 else 'The'} broker was the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -142,11 +155,11 @@ def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, 
     if not run.document.get("trigger"):
         return
     told = {broker_id(str(one.get("node"))) for one in run.document["trigger"]}
-    for one in node_stories(span.findings):
+    for one in node_stories(run, span.findings):
         if one.detector == "long-pause" and one.start_ms is not None and not told & {*one.brokers}:
-            for broker in one.brokers[:1]:
-                yield {"kind": "pause", "node": f"broker-{broker}", "at": one.start_ms,
-                       "finding": one.id}  # fmt: skip
+            nodes = [f"broker-{broker}" for broker in one.brokers] or list(one.clients)
+            for node in nodes[:1]:
+                yield {"kind": "pause", "node": node, "at": one.start_ms, "finding": one.id}
 
 
 def _trigger_sentence(
@@ -159,10 +172,17 @@ def _trigger_sentence(
             nodes = [node_text(str(one.get("node"))) for one in members if one.get("node")]
             who = join_names(list(dict.fromkeys(nodes)))
             return f"How {who} left is not in the logs." if who else "The logs do not say why."
-        titles = list(dict.fromkeys(one.title.partition(";")[0] for one in findings))
+        titles = list(dict.fromkeys(shorten_names(one.title.partition(";")[0]) for one in findings))
         if titles[0] == headline(run):
             return first_sentences(findings[0].explanation, 2)
-        return f"{join_names(titles, 2)}. {first_sentences(findings[0].explanation, 1)}"
+        titles = [f"{one[:1].upper()}{one[1:]}" for one in titles]
+        when = (
+            ""
+            if len(titles) > 1
+            else f" from {clock_text(findings[0].start_ms or 0, span.start)} on"
+        )
+        when *= findings[0].detector == "session-expiry"
+        return f"{join_names(titles, 2)}{when}. {first_sentences(findings[0].explanation, 1)}"
     moments = [(_moment(one.get("at")), str(one.get("node"))) for one in members]
     repeats = [one for one in findings if one.detector == "flapping-broker"]
     if kind == "crash" and not repeats:
@@ -177,17 +197,17 @@ def _trigger_sentence(
         if again:
             parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
             parts[-1] += _each_time(again, kind, span)
+            if again.measures.get("freezes_min"):
+                parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
             when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)
             parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
-        if again and again.measures.get("freezes_min"):
-            cycles = again.measures.get("cycles")
-            parts[-1] += f"; its session ended {times_text(cycles)}"
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
-    return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+    text = text if text.startswith(members[0].get("node") or " ") else text[:1].upper() + text[1:]
+    return f"{text}{_reason(kind, findings)}"
 
 
 def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
@@ -206,14 +226,11 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         lengths = [seconds for _, seconds in times[len(listed) :] if seconds is not None]
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
-    away = (
-        "down "
-        if kind == "crash"
-        else "frozen or fenced "
-        if kind == "pause"
-        else "out of service "
-    )
-    return f" ({away if finding.detector != 'long-pause' else ''}{', '.join(parts)})"
+    away = "down " if kind == "crash" else "out of service "
+    if finding.detector == "long-pause" or finding.measures.get("freezes_min"):
+        # The words before say so.
+        away = ""
+    return f" ({away}{', '.join(parts)})"
 
 
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
@@ -244,7 +261,7 @@ def _each_crash(run: RunOutput, moments: list[tuple[int, str]]) -> list[tuple[in
 
 
 def _is_about(finding: SavedFinding, node: str) -> bool:
-    return broker_id(node) in finding.brokers
+    return broker_id(node) in finding.brokers or node in finding.clients
 
 
 def node_text(node: str) -> str:
@@ -302,11 +319,6 @@ def first_sentences(text: str, number: int) -> str:
     return told if len(told) <= MAX_WHY else parts[0]
 
 
-def shorten_names(text: str) -> str:
-    """Shorten the names of clients that are known by their file alone."""
-    return CLIENT_INSTANCE.sub("", FILE_NAME.sub(lambda found: client_name(found[0]), text))
-
-
 def _mechanism(run: RunOutput) -> Iterator[str]:
     """Say how the trigger led to what the headline says, and which guardrail was missing."""
     worst = run.incidents[0]
@@ -318,14 +330,15 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
-            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if node != "None")
-            one = nodes[0] if len(nodes) == 1 else "a broker"
+            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if broker_id(node))
+            one = nodes[0] if len(nodes) == len(_trigger_nodes(run)) == 1 else "a broker"
             yield (
-                f"The partitions that {one} led had no leader that served them until another was "
-                f"elected or {'that broker' if len(nodes) != 1 else one} came back."
+                f"While {one} was away, the partitions that it led had no leader that served them"
+                " until another was elected or it came back."
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
+        yield from _created_again(run)
     elif explained := first_sentences(worst.explanation, 2):
         yield explained
 
@@ -344,6 +357,13 @@ def _reasons_by_client(findings: Sequence[SavedFinding]) -> Iterator[str]:
         text = re.sub(r"^\w+: ", "", reason)
         text = text if text[1:2].isupper() else text[:1].lower() + text[1:]
         yield f"{join_names(names, 4)}: {text}"
+
+
+def _created_again(run: RunOutput) -> Iterator[str]:
+    """Say which topics were deleted and created again, and who met that."""
+    for one in run.findings:
+        if one.detector == "stale-metadata" and one.measures.get("suspect") == "topic_recreated":
+            yield first_sentences(one.explanation, 1)
 
 
 def _trigger_nodes(run: RunOutput) -> set[str]:
@@ -393,18 +413,9 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
     lines = [*_loss_lines(run)]
     if span is None:
         return lines
-    lines += [*_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)]
-    return [*lines, *_last_stops(run)]
-
-
-def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
-    """Say that brokers were shut down at the end of the logs: that is no part of the incident."""
-    stopped = [one for one in run.findings if is_last_stop(run, one)]
-    if stopped:
-        yield SummaryLine(
-            f"Not part of it: {describe_last_stops(stopped)}.",
-            stopped[0].id, "Evidence",
-        )  # fmt: skip
+    return [
+        *lines, *_outage_lines(run, span), *_client_lines(run, span), *_effect_lines(run, span)
+    ]  # fmt: skip
 
 
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
@@ -418,20 +429,24 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         return
     text = loss_sentence(run).rstrip(".").partition(" on ")[0]
     names = join_names([row.partition for row in rows], 4)
-    if totals.unbounded:
+    if totals.unbounded and not (totals.at_least and totals.is_certain):
         text = "Records may be lost"
     text = f"{text} from {names}"
     if totals.acknowledged:
         text += f"; {totals.acknowledged} of them had been acknowledged"
     if totals.unbounded:
         text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
+    spared = [row.partition for _, row in loss_rows(run.findings) if row.lost_records_max == 0]
+    if spared:
+        which = "was" if len(spared) == 1 else "were"
+        text += f"; {join_names(spared, 3)} {which} elected uncleanly too and lost nothing"
     yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
     if truncated:
         both = bounds_text(truncated.at_least, truncated.at_most)
         number, _, noun = both.rpartition(" ")
         on = count(truncated.partitions, "partition")
         yield SummaryLine(
-            f"{number} more {noun} truncated on {on} after clean failovers: {lost_if(run)}."
+            f"{number} more {noun} truncated on {on} after clean failovers {lost_if(run)}."
         )
 
 
@@ -449,9 +464,10 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
             yield SummaryLine("No partition was unavailable.")
         return
     of = f" of {known:,}" if known else ""
-    longest = _longest_outages(run, span)
-    least = "At least " * bool(possibly)
-    begin = f"{least}{hit:,}{of} partitions unavailable"
+    longest = longest_outages(run, span)
+    at_once = most_at_once(run, span)
+    begin = f"{'At least ' * bool(possibly)}{hit:,}{of} partitions unavailable"
+    begin += f" (at most {at_once:,} at once)" if at_once < hit and longest and not possibly else ""
     if not longest:
         at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
@@ -465,14 +481,13 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
-        parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
+        parts.append(f"{others} {len(rest)} for {durations_text(low, high)}")
         if most <= high * ABOUT_SAME:
-            long = _lengths(low, most)
+            long = durations_text(low, most)
             often = max(hits.values()) > 1
             bound = "up to " if often and " to " not in long else ""
             parts = [f"for {bound}{long}{' at a time' if often else ''}"]
     why = _leaders_away(outages)
-    colon = ": " if parts[0].startswith(name) else " "
     ends = outages_without_end(run)
     open_end = ""
     if ends.partitions:
@@ -480,39 +495,9 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if ends.within > max(WITHIN_MS, most * (ABOUT_SAME - 1)):
         end = f"the end of {ends.bounded} of these is known to within {duration(ends.within)}"
         open_end += f"; {end}"
+    colon = " " if parts[0].startswith("for ") else ": "
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")
-
-
-def _lengths(low: int, high: int) -> str:
-    """Say how long things lasted that differ.
-
-    >>> _lengths(9000, 9000), _lengths(12_300, 12_800), _lengths(9000, 12_800)
-    ('9 s', 'up to 12.8 s', '9 s to 12.8 s')
-    """
-    shortest, longest = duration(low), duration(high)
-    if shortest == longest:
-        return longest
-    return f"{shortest} to {longest}" if high > low * ABOUT_SAME else f"up to {longest}"
-
-
-def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int, int, Row]]:
-    """Return the unplanned outages of the incident: partition, start, end, row."""
-    found = []
-    for row in run.rows("outages", OUTAGE_COLUMNS, ~ds.field("planned")):
-        start, end = row["started_at"], row["ended_at"]
-        end = row["ended_after"] or (end if end is not None else run.logs_end)
-        if start is not None and end is not None and start <= span.end and end >= span.start:
-            found.append((f"{row['topic']}-{row['partition']}", start, end, row))
-    return found
-
-
-def _longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
-    """Return each partition's longest outage of the incident, the longest first."""
-    found: dict[str, int] = {}
-    for name, start, end, _ in incident_outages(run, span):
-        found[name] = max(found.get(name, 0), end - start)
-    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:
@@ -534,67 +519,67 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if not hit:
         yield from _clients_nearby(run, span)
         return
-    named = [client_name(name) for one in span.findings for name in one.clients]
-    lengths = _client_troubles(run, span)
+    again = [one for one in run.findings if one.measures.get("suspect") == "topic_recreated"]
+    about = [*span.findings, *merged_findings(run), *again]
+    named = [client_name(name) for one in about for name in one.clients]
+    lengths = client_troubles(run, span)
     if not (run.document.get("impact") or {}).get("partitions_unavailable"):
         # Others had their own reasons.
         lengths = {name: long for name, long in lengths.items() if client_name(name) in named}
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
     names = list(dict.fromkeys([*map(client_name, ranked), *named]))[:hit]
     every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
+    # A file of which nobody knows who wrote it is a client's where a finding takes it for one.
+    every |= {name for one in run.findings for name in one.clients if name.startswith("file:")}
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
-    if ranked:
-        most = lengths[ranked[0]]
-        text += f"; by their logs disconnected or retrying for up to {duration(most)}" * (
-            most >= 1000
-        )
+    if ranked and (most := lengths[ranked[0]]) >= MIN_TOLD_MS:
+        text += f"; by their own logs disconnected or retrying for up to {duration(most)}"
+    elif (run.document.get("impact") or {}).get("partitions_unavailable"):
+        text += "; their own logs do not say for how long"
     yield SummaryLine(f"{text}.", "clients", "Clients")
 
 
 def _clients_nearby(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     """Name clients that were in trouble about that time, where no partition was unavailable."""
-    around = replace(span, start=span.start - AROUND_MS)
-    lengths = _client_troubles(run, around)
-    if lengths:
-        names = join_names([client_name(name) for name in sorted(lengths)], 4)
-        long = duration(max(lengths.values()))
-        first, last = clock_text(around.start, span.start), clock_text(span.end, span.start)
-        yield SummaryLine(
-            f"{count(len(lengths), 'client')} logged disconnects or retries between {first} and "
-            f"{last}, for up to {long}: {names}; whether because of this is not in the logs.",
-            "clients", "Clients",
-        )  # fmt: skip
-
-
-def _client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
-    """Say for how long at a time each client was in trouble during the outages."""
-    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
-    dark = list(dict.fromkeys(dark))
-    near: dict[str, int] = {}
-    lengths: dict[str, int] = {}
-    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
-    for row in run.rows("lanes", CLIENT_COLUMNS, where):
-        start, end = row["started_at"], row["ended_at"] or run.logs_end
-        if row["node"] is None or start is None or end is None:
-            continue
-        if start <= span.end + HEARD_MS and end >= span.start:
-            near[row["node"]] = max(near.get(row["node"], 0), end - start)
-        if any(start <= till and end >= since for since, till in dark):
-            lengths[row["node"]] = max(lengths.get(row["node"], 0), end - start)
-    # A client of a leader that froze hears of it when that one wakes.
-    return lengths or near
+    hits = list(client_times(run, replace(span, start=span.start - AROUND_MS)))
+    if hits:
+        names = sorted({node for node, *_ in hits})
+        long = duration(max(end - start for _, start, end in hits))
+        first, last = (
+            clock_text(at, span.start)
+            for at in (min(start for _, start, _ in hits), max(end for *_, end in hits))
+        )
+        when = f"between {first} and {last}" if first != last else f"at {first}"
+        offsets = [
+            name for one in span.findings for name in one.partitions
+            if one.detector in NODE_STORIES and name.startswith(OFFSETS)
+        ]  # fmt: skip
+        because = "whether because of this is not in the logs"
+        if offsets:
+            because = f"groups keep their offsets in {join_names(offsets, 3)}, which was hit, too"
+        who = join_names([client_name(name) for name in names], 4)
+        text = (
+            f"{count(len(names), 'client')} logged disconnects or retries {when}, for up to {long}"
+        )
+        yield SummaryLine(f"{text}: {who}; {because}.", "clients", "Clients")
 
 
 def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     """Name what else came of it: what the headline, the losses and the outages do not say."""
+    for one in span.findings:
+        if one.detector == "disk-failure" and one.measures.get("still") and one.partitions:
+            whose = f"{count(len(one.partitions), 'replica')} of {brokers_text(one.brokers)}"
+            text = f"{whose} offline to the end of the logs, in the log directory that failed."
+            yield SummaryLine(text, one.id, "Evidence")
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]
     if "gave up" in loss_sentence(run) or "given up" in loss_sentence(run):
         said.add("undelivered-records")
-    rest = [one for one in span.findings if one.detector not in said]
+    told = {one.id for one in node_stories(run, span.findings)}
+    rest = [one for one in span.findings if one.detector not in said and one.id not in told]
     # The headline names these; their titles say how each of them fared.
     first = merged_findings(run)[:MAX_NAMED]
     if not first or headline(run) == worst.title:
@@ -603,7 +588,10 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     room = max(MAX_EFFECTS - len(first), 0)
     room += len(rest) == room + 1
     for one in [*first, *rest[:room]]:
-        yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")
+        title = shorten_names(one.title)
+        # Names of clients stay as they are.
+        title = f"B{title[1:]}" if title.startswith("broker ") else title
+        yield SummaryLine(f"{title}.", one.id, "Evidence")
     if len(rest) > room:
         more = count(len(rest) - room, "more finding")
         names = list(dict.fromkeys(short_title(one).lower() for one in rest[room:]))

@@ -9,7 +9,8 @@ from collections.abc import Set as AbstractSet
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import quote
-from forensics.lib.node_ids import broker_id
+from forensics.detection.requirements import CLIENTS
+from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
     count,
@@ -20,29 +21,34 @@ from forensics.lib.text_format import (
 )
 from forensics.report.coverage_advice import (
     ENDING_EARLY,
+    answerable_detectors,
     find_log_holes,
     list_hidden_nodes,
-    unanswered_detectors,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, client_name
+from forensics.report.finding_text import COMMAND_LINE, is_open, shorten_names
 from forensics.report.headline import (
     brokers_text,
+    describe_last_stops,
+    is_last_stop,
     list_doubts,
     open_causes,
+)
+from forensics.report.incident_span import (
+    HEARD_MS,
+    IncidentSpan,
+    clock_text,
+    incident_outages,
+    incident_span,
     outages_without_end,
 )
-from forensics.report.incident_span import IncidentSpan, clock_text, incident_span
 from forensics.report.summary import (
-    HEARD_MS,
     UNCLEAN_SETTING,
     SummaryLine,
     first_sentences,
-    incident_outages,
     node_text,
-    shorten_names,
 )
-from forensics.run_output.findings import PartitionLoss, severity_rank
+from forensics.run_output.findings import LOSING, PartitionLoss, severity_rank
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # A clock that is off by less confuses nobody who reads lines beside this page.
@@ -66,7 +72,8 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    actions += _from_findings(_by_weight(run, span), is_over=span.is_over is not False)
+    lasting = {one.id for one in span.findings if span.is_over is False and is_open(run, one)}
+    actions += _from_findings(_by_weight(run, span), lasting)
     return actions[:MAX_ACTIONS]
 
 
@@ -78,35 +85,51 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
     for finding in run.incidents:
         rows = [row for row in finding.losses if row.lost_records_max != 0]
         certain = [row for row in rows if row.lost_records_min]
-        if finding.detector != "unclean-election" or not certain:
+        if finding.detector not in LOSING or not certain:
             continue
         topics = sorted({row.partition.rpartition("-")[0] for row in certain})
         starts = [at for row in certain if (at := parse_millis(row.written_from)) is not None]
         ends = _last_writes(run, certain)
         during = ""
         if starts and ends:
-            during = f" what they wrote from {clock_text(min(starts), min(starts))} to "
+            first = clock_text(min(starts), min(starts))
+            during = f" what they wrote from {first} (the logs of then held none of it) to "
             during += clock_text(max(ends), min(starts))
-        what = during or " the lost records"
-        offsets = {row.lost_from for row in certain}
+        what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
-            f"Have the producers of {join_names(topics)} send again{what}; {_reset(offsets)}.",
+            f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
             finding.id, "Offsets and commands",
         )  # fmt: skip
         return
 
 
-def _reset(offsets: AbstractSet[int | None]) -> str:
-    """Say which consumers have to be reset, by the first offsets that were lost.
+def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
+    """Say what the unclean leader wrote itself and lost to the next one; empty if nothing."""
+    tails = [(row.partition, tail) for row in losses for tail in row.also_cut]
+    ends = [at for _, tail in tails if (at := parse_millis(tail.get("cut_at"))) is not None]
+    if not ends:
+        return ""
+    names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
+    number = count(sum(tail["records"] for _, tail in tails), "record")
+    return (
+        f", and the last {number} that they wrote to {names} before {clock_text(max(ends), start)}"
+    )
 
-    >>> _reset({7000})
-    'reset consumers whose committed offset is above 7,000'
+
+def _reset(losses: Sequence[PartitionLoss]) -> str:
+    """Say which consumers have to be reset, by the partitions and the first offsets lost there.
+
+    >>> _reset([PartitionLoss("t-1", lost_from=7000)])
+    'reset consumers whose committed offset in t-1 is above 7,000'
     """
+    offsets = {row.lost_from for row in losses}
+    names = join_names([row.partition for row in losses], 4)
     if offsets == {0}:
-        return "reset all its consumers: the log begins anew at offset 0"
+        which = "their logs begin" if len(losses) > 1 else "its log begins"
+        return f"reset all consumers of {names}: {which} anew at offset 0"
     if len(offsets) == 1 and (first := next(iter(offsets))) is not None:
-        return f"reset consumers whose committed offset is above {first:,}"
-    return "reset consumers whose committed offset is above the first lost one of their partition"
+        return f"reset consumers whose committed offset in {names} is above {first:,}"
+    return f"reset consumers whose committed offset in {names} is above the first lost one there"
 
 
 def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:
@@ -140,6 +163,8 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
     others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
     order = {name: index for index, name in enumerate(began)}
+    # A clock that is far off is wrong before and after, and to be set right.
+    others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
     return sorted(
         others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
     )
@@ -156,19 +181,27 @@ def first_action(finding: SavedFinding) -> str:
     return _command(chosen[0], finding).text if chosen else ""
 
 
-def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
-    """Take the first action of each finding; the same one for several brokers is one."""
+def _from_findings(
+    findings: Sequence[SavedFinding], lasting: AbstractSet[str]
+) -> list[SummaryLine]:
+    """Take the first action of each finding; the same one for several brokers is one.
+
+    What looks only is for findings that last.
+    """
     taken: dict[str, list[tuple[str, SavedFinding]]] = {}
     later: list[SummaryLine] = []
     for one in findings:
         if one.detector == "unclean-election":
             continue
+        is_over = one.id not in lasting
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
-        for action in doing[:1] or ([] if is_over else usable[:1]):
+        # A topic that is gone is one thing, the records that were given up for it another.
+        several = 2 if one.detector == "undelivered-records" and one.measures.get("suspect") else 1
+        for action in doing[:several] or ([] if is_over else usable[:1]):
             taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
-        looking = [one for one in looking if not (is_over and LOOKS_FOR_OUTAGES in one)]
+        looking = [it for it in looking if not (is_over and LOOKS_FOR_OUTAGES in it)]
         later += [_command(action, one) for action in looking[:1]]
     first = [_command(_for_all(members), members[0][1]) for members in taken.values()]
     known = {line.text for line in first}
@@ -178,7 +211,7 @@ def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[S
 def _without_names(action: str, finding: SavedFinding) -> str:
     """Return an action without the broker or client that it is for: the same one has the same."""
     key = re.sub(r"\bbroker-? ?\d+\b", "broker", action.partition("   # ")[0].strip())
-    for name in finding.clients:
+    for name in map(client_name, finding.clients):
         key = key.replace(quote(name), "client")
     return key
 
@@ -193,7 +226,7 @@ def _for_all(members: Sequence[tuple[str, SavedFinding]]) -> str:
         return re.sub(rf"\bbroker[ -]{own}\b", brokers_text(brokers), action)
     if len(clients) > 1 and len(finding.clients) == 1:
         names = join_names([quote(client_name(name)) for name in clients], 4)
-        return action.replace(quote(finding.clients[0]), names)
+        return action.replace(quote(client_name(finding.clients[0])), names)
     return action
 
 
@@ -210,17 +243,21 @@ def _command(action: str, finding: SavedFinding) -> SummaryLine:
         is_command = COMMAND_LINE.match(first)
         text = f"`{first}`" if is_command else shorten_names(first_sentences(first, 2))
         return SummaryLine(text, finding.id, "More")
-    purpose = purpose.strip()
-    return SummaryLine(f"`{command.strip()}` \u2013 {purpose}", finding.id, "More")
+    # A group has a name of its own: readers know their clients.
+    whom = f"for {client_name(finding.clients[0])}, " if len(finding.clients) == 1 else ""
+    whom *= " --group " in command
+    text = f"`{command.strip()}` \u2013 {whom}{purpose.strip()}"
+    return SummaryLine(text, finding.id, "More")
 
 
 def list_unknown(run: RunOutput) -> list[SummaryLine]:
     """Say what is not known: the logs that are missing first, then what no line tells."""
-    lines = [*missing_nodes(run), *_open_questions(run), *_silent_clients(run)]
-    if unanswered := unanswered_detectors(run):
-        names = [detector_label(str(row.get("detector"))).lower() for row in unanswered]
-        text = f"{count(len(names), 'check')} could not run: {join_names(names)}."
-        lines.append(SummaryLine(text, "unseen", "Why"))
+    lines = [
+        *missing_nodes(run),
+        *_open_questions(run),
+        *_silent_clients(run),
+        *_not_looked_for(run),
+    ]
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:
@@ -228,10 +265,25 @@ def list_unknown(run: RunOutput) -> list[SummaryLine]:
     return shown
 
 
+def _not_looked_for(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say which checks could not run, and why, where other logs would have let them."""
+    names: dict[str, list[str]] = {}
+    has_clients = any(row["role"] == "client" and row["records"] for row in run.files)
+    for row in answerable_detectors(run):
+        reason = "; ".join(map(str, row.get("reasons") or ())) or "no reason is given"
+        if has_clients or CLIENTS.description not in reason:
+            # That no client's log is here is said by itself.
+            names.setdefault(reason, []).append(detector_label(str(row.get("detector"))))
+    for reason, (first, *others) in names.items():
+        more = (f"{one[:1].lower()}{one[1:]}" if one[1:2].islower() else one for one in others)
+        text = f"{join_names([first, *more], 3)}: not looked for, as {reason}."
+        yield SummaryLine(text, "unseen", "Why")
+
+
 def describe_logs(run: RunOutput) -> list[SummaryLine]:
-    """Say that no server's logs are missing, and whose were read; empty where some are."""
+    """Say that no server's logs are missing, whose were read, and how they end."""
     if missing_nodes(run) or list_doubts(run):
-        return []
+        return [*_last_stops(run)]
     nodes = {
         role: len({row["node"] or row["file"] for row in run.files if row["role"] == role})
         for role in ("broker", "controller", "client")
@@ -244,8 +296,17 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
     kinds = "brokers and controllers" if nodes["controller"] else "brokers"
     text = f"Complete: of all {kinds} that any line names ({servers}){others}."
     if empty := _empty_folders(run):
-        text += f" Without a line: {join_names(empty, 3)}."
-    return [SummaryLine(text, "coverage", "Coverage"), *_wrong_clocks(run)]
+        text += f" {'The log' if len(empty) == 1 else 'Logs'} of {join_names(empty, 3)}"
+        text += f" {'is' if len(empty) == 1 else 'are'} empty."
+    return [SummaryLine(text, "coverage", "Coverage"), *_last_stops(run), *_wrong_clocks(run)]
+
+
+def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
+    """Say that brokers were shut down as the logs end: that is no part of the incident."""
+    stopped = [one for one in run.findings if is_last_stop(run, one)] if run.incidents else []
+    if stopped:
+        told = f"They {describe_last_stops(run, stopped)}, which is not counted above."
+        yield SummaryLine(told, stopped[0].id, "Evidence")
 
 
 def _empty_folders(run: RunOutput) -> list[str]:
@@ -269,7 +330,11 @@ def _wrong_clocks(run: RunOutput) -> list[SummaryLine]:
         for node in ranked
     ]
     return [
-        SummaryLine(f"Clocks: {join_names(texts)}; times here are corrected.", "clocks", "Clocks")
+        SummaryLine(
+            f"Clocks: {join_names(texts)}; times here are those of the other clocks.",
+            "clocks",
+            "Clocks",
+        )
     ]
 
 
@@ -344,7 +409,14 @@ def _silent_clients(run: RunOutput) -> Iterator[SummaryLine]:
         return
     roles = {row["role"] for row in run.files if row["records"]}
     if "client" not in roles:
-        yield SummaryLine("What clients saw: none of their logs are here.")
+        deaf = [
+            one
+            for one in answerable_detectors(run)
+            if any(CLIENTS.description in str(why) for why in one.get("reasons") or ())
+        ]
+        text = "What clients saw: none of their logs are here"
+        text += f", so {count(len(deaf), 'check')} could not run" if deaf else ""
+        yield SummaryLine(f"{text}.", "unseen", "Why")
         return
     span = incident_span(run)
     clients = {row["node"] for row in run.files if row["role"] == "client"}

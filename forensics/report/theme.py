@@ -62,11 +62,13 @@ STATE_WORDS = {
     "isolated": "cut off",
     "stale": "retrying",
     "healthy": "running",
+    "unknown": "not in the logs",
+    "vacant": "no controller",
 }
 STATE_MEANINGS = {
     "recovering": "recovering (loads its logs)", "stopping": "stopping (clean shutdown)",
     "fenced": "fenced (by the controller)", SESSION_LOST: "session lost (with ZooKeeper)",
-    "unknown": "unknown (no lines)", "vacant": "vacant (no active controller)",
+    "unknown": "not in the logs", "vacant": "no active controller",
     "healthy": "running (no lost connection logged)",
     "stale": "retrying (leader or topic not found)",
     "affected": "client with a finding (named in the bar)",
@@ -75,7 +77,7 @@ STATE_MEANINGS = {
 OVERLAYS = {
     "not served": (UNCLEAN, "not served: leader dead, frozen or cut off"),
     "disk lost": (WORST, "up without one of its log directories (disk lost)"),
-    "vanished": ("#1b1f24", "crashed in this time (last line to first disconnect)"),
+    "vanished": ("#1b1f24", "last line before a crash to the first lost connection"),
 }
 # What needs no eye to find it: all else is drawn over these.
 LASTING = frozenset({"up", "healthy", "leader", "unknown", "stopped", "active"})

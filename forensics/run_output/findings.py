@@ -25,6 +25,10 @@ CONFIDENCES = ("possible", "likely", "confirmed")
 _MAX_EVIDENCE = 40
 
 
+# The detectors that tell of records whose last copy in sync was lost.
+LOSING = ("unclean-election", "emptied-logs")
+
+
 @dataclass(frozen=True)
 class PartitionLoss:
     """Records that one partition lost as its leader changed; null is what no line bounds."""

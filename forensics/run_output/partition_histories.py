@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -121,35 +122,69 @@ def read_isr_histories(
     run: RunOutput, window: tuple[int, int], codes: IsrCodes
 ) -> Iterator[IsrHistory]:
     """Read the ISRs of each partition, whose rows stand together in the table."""
-    for rows in _whole_partitions(run, "isr", ISR_COLUMNS):
-        yield from _isr_histories(rows, _starts(rows), window, codes)
+
+    def narrow(rows: pa.Table) -> pa.Table:
+        # A partition may have a million of them, and lists take more room than numbers.
+        numbers = {
+            "code": codes.encode(rows["isr"]),
+            "size": _sizes(rows, "isr"),
+            "wanted": _sizes(rows, "replicas"),
+        }
+        kept = rows.drop_columns(["isr", "replicas"])
+        for name, column in numbers.items():
+            kept = kept.append_column(name, pa.array(column, pa.int32()))
+        return kept
+
+    for rows in _whole_partitions(run, "isr", ISR_COLUMNS, narrow):
+        yield from _isr_histories(rows, _starts(rows), window)
 
 
 def read_change_times(run: RunOutput, window: tuple[int, int]) -> Ints:
     """Return the times at which a leader or an ISR changes, each once."""
-    found = np.array(window, np.int64)
+    found, waiting, held = np.array(window, np.int64), list[Ints](), 0
     for name in ("leadership", "isr"):
-        waiting, held = [found], 0
         for chunk in run.chunks(name, ("started_at", "ended_at")):
-            waiting += [_ints(chunk, "started_at", window[0]), _ints(chunk, "ended_at", window[1])]
-            held += len(chunk)
-            if held > max(len(found), 1 << 18):
-                waiting, held = [np.unique(np.concatenate(waiting))], 0
-        found = np.unique(np.concatenate(waiting))
-    return found
+            times = [_ints(chunk, "started_at", window[0]), _ints(chunk, "ended_at", window[1])]
+            waiting.append(_each_once(times))
+            held += len(waiting[-1])
+            if held > max(len(found) // 4, 1 << 18):
+                found, held = _each_once([found, *waiting]), 0
+                waiting.clear()
+    return _each_once([found, *waiting])
 
 
-def _whole_partitions(run: RunOutput, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _each_once(times: Sequence[Ints]) -> Ints:
+    """Return times in order, each once: as `np.unique`, with one copy of them less."""
+    ordered = np.concatenate(times)
+    ordered.sort()
+    is_new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    return np.asarray(ordered[is_new])
+
+
+def _whole_partitions(
+    run: RunOutput,
+    table: str,
+    columns: Sequence[str],
+    narrow: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+) -> Iterator[pa.Table]:
     """Yield a table in chunks, each with all rows of its partitions."""
-    held: pa.Table | None = None
+    held: list[pa.Table] = []
     for chunk in run.chunks(table, columns):
-        held = chunk if held is None else pa.concat_tables([held, chunk])
+        rows = narrow(chunk)
+        if held and _key(held[-1], -1) != _key(rows, 0):
+            yield pa.concat_tables(held)
+            held = []
         # The last partition may go on in the next chunk.
-        if last := int(_starts(held)[-1]):
-            yield held.slice(0, last)
-            held = held.slice(last)
-    if held is not None and len(held):
-        yield held
+        if last := int(_starts(rows)[-1]):
+            yield pa.concat_tables([*held, rows.slice(0, last)])
+            held, rows = [], rows.slice(last)
+        held.append(rows)
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _key(rows: pa.Table, at: int) -> tuple[str, int]:
+    return rows["topic"][at].as_py(), rows["partition"][at].as_py()
 
 
 def _starts(rows: pa.Table) -> Ints:
@@ -168,7 +203,7 @@ def _leader_histories(
     unclean = _flags(pc.equal(rows["clean"].cast(pa.bool_()), False))
     marks = unclean + 2 * _flags(pc.equal(rows["how"].cast(pa.string()), "inferred"))
     order = np.lexsort((epoch, begin, owner))
-    columns = np.stack([leader, epoch, epoch, begin, end, marks])[:, order]
+    columns = _ordered((leader, epoch, epoch, begin, end, marks), order)
     elections = rows["election"].cast(pa.string()).combine_chunks().take(pa.array(order))
     leaderless = np.where(leader == -1, end - begin, 0)
     impacts = (np.add.reduceat(measure, starts).tolist() for measure in (unclean, leaderless))
@@ -179,16 +214,22 @@ def _leader_histories(
         yield LeaderHistory(name, (*impact, size), columns[:, part], elections[part])
 
 
-def _isr_histories(
-    rows: pa.Table, starts: Ints, window: tuple[int, int], codes: IsrCodes
-) -> Iterator[IsrHistory]:
+def _isr_histories(rows: pa.Table, starts: Ints, window: tuple[int, int]) -> Iterator[IsrHistory]:
     version, owner = _ints(rows, "partition_epoch", -1), _owners(rows, starts)
     begin, end = _times(rows, window)
-    size, replicas = _sizes(rows, "isr"), _sizes(rows, "replicas")
     order = np.lexsort((version, begin, owner))
-    columns = np.stack([codes.encode(rows["isr"]), size, replicas, begin, end])[:, order]
+    code, size, wanted = (_ints(rows, name, -1) for name in ("code", "size", "wanted"))
+    columns = _ordered((code, size, wanted, begin, end), order)
     for name, part in zip(_names(rows, starts), _slices(rows, starts), strict=True):
         yield IsrHistory(name, columns[:, part])
+
+
+def _ordered(columns: Sequence[Ints], order: Ints) -> Ints:
+    """Put columns into an order, one after the other: they may be long."""
+    ordered = np.empty((len(columns), len(order)), np.int64)
+    for at, column in enumerate(columns):
+        ordered[at] = column[order]
+    return ordered
 
 
 def _owners(rows: pa.Table, starts: Ints) -> Ints:
@@ -216,8 +257,9 @@ def _sizes(rows: pa.Table, name: str) -> Ints:
 
 def _names(rows: pa.Table, starts: Ints) -> list[TopicPartition]:
     firsts = rows.select(["topic", "partition"]).take(pa.array(starts))
-    topics, numbers = (firsts[name].to_pylist() for name in ("topic", "partition"))
-    return list(zip(topics, numbers, strict=True))
+    # The partitions of a topic share its name, however many they are.
+    topics = [one and sys.intern(one) for one in firsts["topic"].to_pylist()]
+    return list(zip(topics, firsts["partition"].to_pylist(), strict=True))
 
 
 def _ints(rows: pa.Table, name: str, missing: int) -> Ints:

@@ -25,6 +25,7 @@ import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.node_ids import name_clients
 from forensics.lib.text_format import parse_millis, time_text
 from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 from forensics.run_output.integrity import (
@@ -428,7 +429,7 @@ def _finding(row: Mapping[str, Any]) -> SavedFinding:
         detector=str(row.get("detector") or ""),
         severity=str(row.get("severity") or "info"),
         confidence=str(row.get("confidence") or "possible"),
-        title=str(row.get("title") or ""),
+        title=name_clients(str(row.get("title") or "")),
         start_ms=parse_millis(row.get("from")),
         end_ms=parse_millis(row.get("to")),
         brokers=tuple(row.get("brokers") or ()),
@@ -436,8 +437,8 @@ def _finding(row: Mapping[str, Any]) -> SavedFinding:
         clients=tuple(map(str, row.get("clients") or ())),
         measures=row.get("measures") or {},
         evidence=tuple(map(_evidence, row.get("evidence") or ())),
-        explanation=str(row.get("explanation") or ""),
-        actions=tuple(map(str, row.get("actions") or ())),
+        explanation=name_clients(str(row.get("explanation") or "")),
+        actions=tuple(name_clients(str(one)) for one in row.get("actions") or ()),
         why=str(row.get("why") or ""),
         reason=str(row.get("confidence_reason") or ""),
         doubts=tuple(map(str, row.get("doubts") or ())),

@@ -1,10 +1,14 @@
-"""Folds a large generated archive with little memory, and says what each process took.
+"""Reads large generated archives with little memory, and says what each process took.
 
-The archive: 200,000 partitions of 100 brokers with 5 million transitions between them, a million of
-these on one partition. It is made as the table of events that a scan of its logs would leave; a
-smaller one is made as log files and read from there. Both go through every later stage in a
-process of its own on local[2], its JVM held to 1 GB of heap. Fails when the Python driver grows
-beyond 1 GB, or when it takes too long. Run it alone: it wants two cores.
+Three archives, each in a process of its own on local[2], its JVM held to 1 GB of heap:
+
+- `events`: 200,000 partitions of 100 brokers with 5 million transitions between them, a million of
+  these on one partition, made as the table of events that a scan of its logs would leave;
+- `logs`: a twentieth of these transitions as log files;
+- `text`: gigabytes of quiet logs with an incident in each 260 MB (only where it is asked for).
+
+Fails when a process of Python grows beyond what it may have, or when all processes together have
+worked too long. These are seconds of processors, and do not grow with what else the machine does.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +34,19 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from forensics.engine.progress import ProgressListener  # noqa: E402
+from forensics.events.file_accounts import FileAccount  # noqa: E402
 from forensics.schemas import EVENTS, FILES  # noqa: E402
+from tests.bench.past_archive import write_past  # noqa: E402
 
 MB = 1 << 20
-HEAP, MOST_MB = "1g", 1024
-PATIENCE = 470
+HEAP = "1g"
+# What the driver may have, and a Java or a worker of an executor.
+MOST_MB = {"driver": 1024, "java": 2048, "worker": 2048}
+# Seconds of processors, of all processes together; and seconds in which nothing at all was done.
+PATIENCE, SILENCE = 900, 120
+TICKS = os.sysconf("SC_CLK_TCK")
+TEXT_BYTES, TEXT_SHARE = 8 * 10**9, 0.001
 BROKERS, TOPICS = 100, 500
 BEGIN, DAY = 1_795_000_000_000_000, 86_400_000_000
 SECOND = 1_000_000
@@ -221,13 +234,45 @@ def _line(partition: int, version: int, ts: int, node: int, isr: list[int]) -> s
     )
 
 
-def run(out: Path, logs: Path | None) -> None:
+class Meter(ProgressListener):
+    """Notes what this process took in each stage: its peak, what it read, and how long it worked.
+
+    What Spark's processes do meanwhile, whoever watches from outside sees.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._before = (0, 0.0)
+        self.stages: dict[str, dict[str, float]] = {}
+
+    def begin_stage(self, stage: str) -> None:
+        """Let the peak begin anew."""
+        super().begin_stage(stage)
+        Path("/proc/self/clear_refs").write_text("5")
+        self._before = self._now()
+
+    def end_stage(self) -> None:
+        """Note the stage that ends."""
+        bytes_read, worked = self._now()
+        self.stages[self.stage] = {
+            "peak_mb": _status(Path("/proc/self"), "VmHWM") // 1024,
+            "read_mb": (bytes_read - self._before[0]) // MB,
+            "worked_s": round(worked - self._before[1], 1),
+        }
+        self._target.write_text(json.dumps(self.stages))
+        super().end_stage()
+
+    def _now(self) -> tuple[int, float]:
+        return _bytes_read(Path("/proc/self")), time.process_time()
+
+
+def run(out: Path, logs: Path | None, meter: Path) -> None:
     """Do the work that is measured, in a process of its own."""
     from forensics import pipeline  # noqa: PLC0415
-    from forensics.engine.spark import SparkEngine  # noqa: PLC0415
-    from forensics.events.file_accounts import FileAccount  # noqa: PLC0415
+    from forensics.engine.spark import open_spark  # noqa: PLC0415
     from forensics.events.packs import load_rule_set  # noqa: PLC0415
-    from forensics.lib.arrow_io import write_table  # noqa: PLC0415
+    from forensics.lib.arrow_io import release_arrow_memory  # noqa: PLC0415
+    from forensics.run_result import Stopwatch  # noqa: PLC0415
     from forensics.settings import Settings  # noqa: PLC0415
 
     began = time.perf_counter()
@@ -235,10 +280,26 @@ def run(out: Path, logs: Path | None) -> None:
     def say(text: str) -> None:
         print(f"  {time.perf_counter() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    settings = Settings((str(logs),), out, "local[2]")
+    settings, listener = Settings((str(logs),), out, "local[2]"), Meter(meter)
     if logs is not None:
-        pipeline.postmortem(settings, say)
+        pipeline.postmortem(settings, say, listener)
         return
+    files = _accounts(settings.tables)
+    # As a postmortem does that has read its archives.
+    with Stopwatch(listener) as watch:
+        with open_spark(settings.exchange, settings.master, listener) as cluster:
+            with watch.stage("history"):
+                past = pipeline.rebuild_history(cluster, files, settings, say)
+            shutil.rmtree(settings.staging, ignore_errors=True)
+        release_arrow_memory()
+        result = pipeline.finish_run(files, past, load_rule_set(), settings, say, watch)
+    say(f"slowest detectors {result['slowest']}")
+
+
+def _accounts(tables: Path) -> dict[str, FileAccount]:
+    """Give the files that the events are from, and write their table."""
+    from forensics.lib.arrow_io import write_table  # noqa: PLC0415
+
     files = {}
     for node in [f"broker-{one}" for one in range(BROKERS)] + [f"app-{one}" for one in range(50)]:
         role = "broker" if node.startswith("broker") else "client"
@@ -247,104 +308,158 @@ def run(out: Path, logs: Path | None) -> None:
         one.counts.update(lines=50_000, records=50_000, events=50_000, bytes=9_000_000)
         one.first, one.last = BEGIN, BEGIN + DAY + 120 * SECOND
         files[one.file] = one
-    write_table(
-        pa.Table.from_pylist([one.to_row() for one in files.values()], schema=FILES),
-        settings.tables / "files",
-    )
-    cluster = SparkEngine(settings.exchange, settings.master)
-    try:
-        past = pipeline.rebuild_history(cluster, files, settings, say)
-    finally:
-        cluster.stop()
-        shutil.rmtree(settings.staging, ignore_errors=True)
-    result = pipeline.finish_run(files, past, load_rule_set(), settings, say)
-    say(f"stages {result['seconds']}, slowest detectors {result['slowest']}")
+    rows = [one.to_row() for one in files.values()]
+    write_table(pa.Table.from_pylist(rows, schema=FILES), tables / "files")
+    return files
 
 
-def watched(command: list[str], patience: float) -> tuple[int, float, dict[str, int]]:
-    """Run a command; give its exit code, seconds, and the peak of each kind of process in MB."""
-    most: dict[str, int] = {}
+@dataclass
+class Used:
+    """What one process has used: the most memory, what it read, how long it worked."""
+
+    kind: str
+    peak_mb: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+
+
+def watched(command: list[str], patience: float) -> tuple[int, float, list[Used]]:
+    """Run a command; give its exit code, its seconds, and what each of its processes used."""
+    used: dict[int, Used] = {}
     began = time.perf_counter()
     submit = f"--driver-memory {HEAP} pyspark-shell"
     # Spark's workers look for this very tree, too, whatever else is installed.
     environment = os.environ | {"PYSPARK_SUBMIT_ARGS": submit, "PYTHONPATH": str(ROOT)}
     child = subprocess.Popen(command, env=environment, start_new_session=True)
+    worked, since = 0.0, began
     try:
         while child.poll() is None:
-            for name, peak in _peaks(child.pid):
-                most[name] = max(most.get(name, 0), peak)
-            if time.perf_counter() - began > patience:
-                print(f"  stopped after {patience:.0f} s", file=sys.stderr)
-                return 124, patience, most
+            for pid in _processes(child.pid):
+                _note(used, pid, child.pid)
+            now, total = time.perf_counter(), sum(one.seconds for one in used.values())
+            if total > worked:
+                worked, since = total, now
+            if total > patience or now - since > SILENCE:
+                why = "so much work" if total > patience else f"{SILENCE} s without any"
+                print(f"  stopped after {total:.0f} s of processors: {why}", file=sys.stderr)
+                return 124, now - began, list(used.values())
             time.sleep(0.25)
     finally:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-    return child.returncode, time.perf_counter() - began, most
+    return child.returncode, time.perf_counter() - began, list(used.values())
 
 
-def _peaks(root: int) -> Iterator[tuple[str, int]]:
-    """Give the kind and the peak memory of a process and all that it started."""
+def _processes(session: int) -> Iterator[int]:
+    """Give the processes of a session."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            status = dict(line.split(":", 1) for line in (path / "status").read_text().splitlines())
-            if os.getsid(int(path.name)) != root and int(path.name) != root:
-                continue
-            name = status["Name"].strip()
-            kind = "driver" if int(path.name) == root else "jvm" if name == "java" else "worker"
-            yield kind, int(status["VmHWM"].split()[0]) // 1024
-        except (OSError, KeyError, ValueError):
+            if os.getsid(int(path.name)) == session:
+                yield int(path.name)
+        except OSError:
             # It ended while it was looked at.
             continue
 
 
+def _note(used: dict[int, Used], pid: int, root: int) -> None:
+    """Note what a process has used so far."""
+    path = Path("/proc") / str(pid)
+    try:
+        name, _, rest = (path / "stat").read_text("utf-8", "replace").rpartition(") ")
+        fields = rest.split()
+        kind = "driver" if pid == root else "java" if name.endswith("(java") else "worker"
+        one = used.setdefault(pid, Used(kind))
+        # Before it is Java, or a worker, it is a copy of the one that started it.
+        one.kind = kind
+        one.seconds = sum(map(int, fields[11:13])) / TICKS
+        one.bytes_read = _bytes_read(path)
+        one.peak_mb = max(one.peak_mb, _status(path, "VmHWM") // 1024)
+    except (OSError, IndexError, StopIteration):
+        return
+
+
+def _status(path: Path, key: str) -> int:
+    lines = (path / "status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+def _bytes_read(path: Path) -> int:
+    return int((path / "io").read_text().split()[1])
+
+
 def main() -> int:
-    """Run the bench; returns 1 when it failed or the driver took more than it may."""
+    """Run the bench; returns 1 when it failed or a process took more than it may."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, help="where the archives are made (a temp folder)")
     parser.add_argument("--partitions", type=int, default=200_000)
     parser.add_argument("--transitions", type=int, default=5_000_000)
     parser.add_argument("--longest", type=int, default=1_000_000, help="of one partition alone")
-    parser.add_argument("--only", choices=["events", "logs"], help="one of the two archives")
-    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds for each archive")
+    parser.add_argument("--bytes", type=int, default=TEXT_BYTES, help="of the text")
+    parser.add_argument("--only", choices=["events", "logs", "text"], help="one of the archives")
+    parser.add_argument("--parts", type=float, nargs="+", default=[1.0], help="sizes, of the whole")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds of processors")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--logs", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--meter", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run:
-        run(given.run, given.logs)
+        run(given.run, given.logs, given.meter)
         return 0
-    size = Size(given.partitions, given.transitions, given.longest)
-    small = Size(given.partitions // 100, given.transitions // 20, given.longest // 20)
-    wanted: dict[str, tuple[Size, Callable[[Path, Size], int]]] = {
-        "events": (size, make_events),
-        "logs": (small, make_logs),
-    }
     results = []
-    for name, (what, make) in wanted.items():
-        if given.only in (None, name):
-            results.append(bench(name, what, make, given.dir, given.patience))
-    print(json.dumps({"heap": HEAP, "runs": results}))
+    for part in given.parts:
+        size = Size(*(int(part * one) for one in (
+            given.partitions, given.transitions, given.longest)))  # fmt: skip
+        small = Size(size.partitions // 100, size.transitions // 20, size.longest // 20)
+        wanted: dict[str, Callable[[Path], int]] = {
+            "events": partial(make_events, size=size),
+            "logs": partial(make_logs, size=small),
+        }
+        if given.only == "text":
+            wanted["text"] = partial(make_text, size=int(part * given.bytes))
+        for name, make in wanted.items():
+            if given.only in (None, name):
+                results.append(bench(f"{name} {part:g}", make, given.dir, given.patience))
+                print(json.dumps(results[-1]), flush=True)
     return int(any(not one["ok"] for one in results))
 
 
+def make_text(folder: Path, size: int) -> int:
+    """Write quiet logs with a few incidents."""
+    write_past(folder, size, TEXT_SHARE)
+    return size
+
+
 def bench(
-    name: str, size: Size, make: Callable[[Path, Size], int], folder: Path | None, patience: float
+    name: str, make: Callable[[Path], int], folder: Path | None, patience: float
 ) -> dict[str, object]:
     """Make one archive, run through it, and say what that took."""
     work = Path(tempfile.mkdtemp(prefix="forensics-scale-", dir=folder))
+    is_table = name.startswith("events")
     try:
-        out, logs = work / "out", work / "logs"
-        rows = make(out / "tables/events" if name == "events" else logs, size)
-        print(f"{name}: {size.partitions:,} partitions, {rows:,} lines", file=sys.stderr)
-        command = [sys.executable, __file__, "--run", str(out)]
-        command += ["--logs", str(logs)] if name == "logs" else []
-        code, seconds, most = watched(command, patience)
+        out, logs, meter = work / "out", work / "logs", work / "stages.json"
+        rows = make(out / "tables/events" if is_table else logs)
+        print(f"{name}: {rows:,} {'bytes' if 'text' in name else 'lines'}", file=sys.stderr)
+        command = [sys.executable, __file__, "--run", str(out), "--meter", str(meter)]
+        command += [] if is_table else ["--logs", str(logs)]
+        code, seconds, used = watched(command, patience)
+        stages = json.loads(meter.read_text()) if meter.is_file() else {}
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    ok = code == 0 and most.get("driver", 0) <= MOST_MB
-    found = {"name": name, "ok": ok, "exit": code, "lines": rows, "seconds": round(seconds, 1)}
-    return found | {f"{kind}_mb": peak for kind, peak in sorted(most.items())}
+    peaks = {kind: max((one.peak_mb for one in used if one.kind == kind), default=0)
+             for kind in MOST_MB}  # fmt: skip
+    # Its own notes see what is between two looks; the peak begins anew with each stage.
+    peaks["driver"] = max([peaks["driver"], *(one["peak_mb"] for one in stages.values())])
+    ok = code == 0 and all(peaks[kind] <= most for kind, most in MOST_MB.items())
+    return {
+        "name": name, "ok": ok, "exit": code, "size": rows, "seconds": round(seconds, 1),
+        "worked_s": {kind: round(sum(one.seconds for one in used if one.kind == kind))
+                     for kind in MOST_MB},
+        "peak_mb": peaks,
+        "read_mb": {kind: sum(one.bytes_read for one in used if one.kind == kind) // MB
+                    for kind in MOST_MB},
+        "stages": stages,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

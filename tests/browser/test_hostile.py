@@ -29,7 +29,7 @@ PAINTED = """[...document.querySelectorAll(".plot a, .plot b, .plot i, .plot scr
 # What heads a part of the page: that of the whole page names the archive behind words of its own,
 # and a title of a finding, below them, quotes what logs say.
 HEADINGS = "[...document.querySelectorAll('h2')].map((one) => one.textContent).join()"
-FIRST_WORDS = "document.querySelector('h1').textContent.slice(0, 28)"
+FIRST_WORDS = "document.querySelector('h1').textContent.slice(0, 19)"
 UNSEEN = r"/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/"
 
 
@@ -77,7 +77,7 @@ def test_an_attack_is_read_as_text(
     assert painted == []
     assert hidden is None
     assert "Forged" not in tab.run(HEADINGS)
-    assert tab.run(FIRST_WORDS) == "Kafka incident postmortem of"
+    assert tab.run(FIRST_WORDS) == "Kafka postmortem of"
     assert tab.requests == [page.as_uri()]
     assert tab.complaints == []
     assert visible(attack.encode("utf-8", "replace").decode()) in words

@@ -42,6 +42,15 @@ def test_an_error_shows_them_too(error: Exception) -> None:
     assert "a<U+001B>[31mred<U+000D>b<U+DCFF><U+202E>" in told.value.message
 
 
+def test_what_a_store_says_is_told() -> None:
+    denied = OSError(5, "AWS Error ACCESS_DENIED during PutObject", "s3://logs/out")
+
+    with pytest.raises(click.ClickException) as told, _translate_errors():
+        raise denied
+
+    assert "s3://logs/out: AWS Error ACCESS_DENIED during PutObject" == told.value.message
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_a_sentence_even_where_no_file_is_named(number: int, tmp_path: Path) -> None:
     with pytest.raises(click.ClickException, match=os.strerror(number)), _translate_errors():

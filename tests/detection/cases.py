@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.fold import FoldContext
 from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History
-from forensics.lib.arrow_io import write_table
 from forensics.run_output.reader import Tables
 
 __all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
@@ -120,6 +120,27 @@ def logs(node: str, last: float, **more: Any) -> Row:
     return plain | more
 
 
+def _save(folder: Path, table: str, rows: Sequence[Row]) -> None:
+    (folder / table).mkdir(exist_ok=True)
+    content = _write(table, rows) if rows else _empty(table)
+    (folder / table / "part-0.parquet").write_bytes(content)
+
+
+def _write(table: str, rows: Sequence[Row]) -> bytes:
+    written = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pylist(list(rows), schema=getattr(schemas, table.upper())), written
+    )
+    content: bytes = written.getvalue().to_pybytes()
+    return content
+
+
+@functools.cache
+def _empty(table: str) -> bytes:
+    """Write a table without rows once: most tables of most cases have none."""
+    return _write(table, ())
+
+
 def case(
     folder: Path,
     *,
@@ -154,10 +175,9 @@ def case(
         ("coverage", coverage),
         ("files", files or [logs("broker-1", 10_000)]),
     ):
-        (folder / name).mkdir(exist_ok=True)
-        found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
-        pq.write_table(found, folder / name / "part-0.parquet")
-    write_table(build_outages(folder / "leadership", list(away)), folder / "outages")
+        _save(folder, name, rows)
+    outages = build_outages(folder / "leadership", list(away)).to_pylist() if leadership else []
+    _save(folder, "outages", outages)
     known_brokers = brokers or {1: [], 2: [], 3: []}
     lanes = Lanes(
         known_brokers,

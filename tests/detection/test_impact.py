@@ -65,7 +65,7 @@ def test_clients_that_an_incident_is_about_are_affected_without_an_outage(tmp_pa
     found = [
         built.finding("unreachable-listener", severity, "x", 1, 2, seen, clients=clients)
         for severity, clients in (
-            ("medium", ["app-rd#producer-1", "app-web"]), ("medium", ["app-rd"]), ("low", ["b"]),
+            ("medium", ["app-rd#producer-1", "app-web"]), ("low", ["app-rd"]), ("info", ["b"]),
         )
     ]  # fmt: skip
 

@@ -81,22 +81,23 @@ def test_a_detector_has_scenarios_of_all_kinds(name: str) -> None:
 def test_moving_any_limit_by_one_step_is_seen(
     name: str, cases: Mapping[int, DetectionContext]
 ) -> None:
-    # What stands just at a limit is asked first, and mostly that is enough.
-    own = sorted(
-        ((at, one) for at, one in enumerate(EVERY) if one.detector == name),
-        key=lambda pair: (pair[1].kind != "boundary", pair[0]),
-    )
-    unseen = [
-        (key, value)
-        for key, value in _moved(LIMITS.get(name, {}))
-        if not any(
-            _differs(one, replace(cases[at], limits=_limits(name, {**one.limits, key: value})))
-            for at, one in own
-            if key not in one.limits
-        )
-    ]
+    own = [at for at, one in enumerate(EVERY) if one.detector == name]
+    # What stands just at a limit sees most, and what stands at one limit is written side by side.
+    likely = [at for at in own if EVERY[at].kind == "boundary"]
+    last, unseen = likely[0], []
+    for key, value in _moved(LIMITS.get(name, {})):
+        near = {at: abs(at - last) for at in own}
+        asked = sorted(own, key=lambda at: (near[at] > _BESIDE, at not in likely, near[at]))
+        seen = next((at for at in asked if _sees(at, cases[at], key, value)), None)
+        if seen is None:
+            unseen.append((key, value))
+        else:
+            last = seen
 
     assert [] == unseen
+
+
+_BESIDE = 2
 
 
 def _moved(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -114,8 +115,13 @@ def _moved(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((key, one) for one in SEVERITIES[max(0, at - 1) : at + 2] if one != value)
 
 
-def _differs(one: Scenario, case: DetectionContext) -> bool:
-    return not matches(_found(one, case), one.expect)
+def _sees(at: int, case: DetectionContext, key: str, value: object) -> bool:
+    """Return True if a scenario finds something else with another limit."""
+    one = EVERY[at]
+    if key in one.limits:
+        return False
+    changed = replace(case, limits=_limits(one.detector, {**one.limits, key: value}))
+    return not matches(_found(one, changed), one.expect)
 
 
 def _names() -> frozenset[str]:

@@ -216,6 +216,16 @@ def test_what_clusters_are_asked_for_are_commands() -> None:
         assert understood.params["archives"][0].startswith("s3://kafka-logs/")
 
 
+def test_the_image_has_what_the_manifest_names() -> None:
+    manifest = load_yaml(EXAMPLES / "kubernetes/sparkapplication.yaml")["spec"]
+    steps = (EXAMPLES / "kubernetes/Dockerfile").read_text()
+    folder, _, job = str(manifest["mainApplicationFile"]).removeprefix("local://").rpartition("/")
+
+    assert f'/_data/jobs" {folder}\n' in steps
+    assert (ROOT / "jobs" / job).is_file()
+    assert f"--from=apache/spark:{manifest['sparkVersion']} /opt/entrypoint.sh" in steps
+
+
 @pytest.mark.parametrize("where", ["standalone", "yarn", "kubernetes"])
 def test_scripts_are_scripts(where: str) -> None:
     script = EXAMPLES / where / "submit.sh"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -295,6 +298,56 @@ def test_a_copy_of_a_log_adds_nothing(
     assert told["duplicate_of"].endswith("broker-1/server.log")
     coverage = run.tables.read("coverage", ["log"]).to_pylist()
     assert {row["log"] for row in coverage if row["log"]}.isdisjoint({"all"})
+
+
+def _later(text: bytes) -> bytes:
+    """Return a log as a process that was started 37 seconds later, and refused, would write it."""
+    text = re.sub(
+        rb"Successfully registered broker (\d+) with broker epoch \d+",
+        rb"Unable to register broker \1 because the controller returned error"
+        rb" DUPLICATE_BROKER_REGISTRATION",
+        text,
+    )
+    lines = [line for line in text.splitlines(keepends=True) if line[:1] == b"["]
+    moment = [datetime.fromisoformat(line[1:20].decode()) for line in lines]
+    return b"".join(
+        b"[" + str(at + timedelta(seconds=37)).encode() + line[20:]
+        for at, line in zip(moment, lines, strict=True)
+    )
+
+
+def test_a_second_process_with_the_id_of_a_broker_says_nothing_of_that_broker(
+    plain: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
+    tree, facts = plain
+    log = next(iter(sorted(tree.rglob("broker-1/server.log"))))
+    second = tmp_path / "host-b/server.log"
+    second.parent.mkdir()
+    second.write_bytes(_later(log.read_bytes()))
+
+    run = run_archives([str(tree), str(second.parent)], tmp_path / "out")
+
+    [refused] = (_facts(run) - facts).elements()
+    assert "DUPLICATE_BROKER_REGISTRATION" in refused
+    assert not facts - _facts(run)
+    told = run.files["host-b/server.log"].to_row()
+    assert (told["node"], told["role"]) == (None, None)
+    assert "of a second process with the id of broker-1" in told["damaged"]
+
+
+def test_the_log_of_a_broker_that_moved_to_another_folder_is_its_own(
+    plain: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
+    tree, facts = plain
+    logs = tmp_path / "logs"
+    shutil.copytree(tree, logs)
+    log = next(iter(sorted(logs.rglob("broker-1/server.log"))))
+    text = log.read_bytes()
+    (logs / "host-b").mkdir()
+    (logs / "host-b/server.log").write_bytes(_second_half(text))
+    log.write_bytes(text[: len(text) - len(_second_half(text))])
+
+    assert _facts(run_archives([str(logs)], tmp_path / "out")) == facts
 
 
 def test_some_lines_that_name_nobody_belong_to_the_node_whose_log_has_them(

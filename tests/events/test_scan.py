@@ -101,19 +101,26 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(whole: Scanned) -> No
         assert lines[event["file"]][event["line"] - 1].startswith(text.split(b"\n")[0][:2000])
 
 
+SPLITS = plan_reading([str(LOGS)], 40_000).splits
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[str]:
+    """The rows of every split, each scanned by itself."""
+    found = (rows for one in SPLITS for rows in load_scanner().scan(one))
+    return sorted(str(row) for rows in found for row in rows.to_pylist())
+
+
 @pytest.mark.parametrize(("pieces", "size"), [(1000, 32 << 20), (3, 32 << 20), (1000, 5000)])
 def test_files_that_are_matched_together_give_what_each_gives_alone(
-    pieces: int, size: int, monkeypatch: pytest.MonkeyPatch
+    pieces: int, size: int, alone: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scanner, splits = load_scanner(), plan_reading([str(LOGS)], 40_000).splits
-    alone = [str(row) for one in splits for rows in scanner.scan(one) for row in rows.to_pylist()]
-
     monkeypatch.setattr(scanning, "_MATCH_BATCH_PIECES", pieces)
     monkeypatch.setattr(scanning, "_MATCH_BATCH_BYTES", size)
-    together = [row for rows in scanner.scan_all(splits) for row in rows.to_pylist()]
+    together = [row for rows in load_scanner().scan_all(SPLITS) for row in rows.to_pylist()]
 
-    assert len(splits) > 28
-    assert sorted(alone) == sorted(map(str, together))
+    assert len(SPLITS) > 28
+    assert alone == sorted(map(str, together))
     offsets: dict[tuple[str, int], list[Any]] = {}
     for row in together:
         offsets.setdefault((row["file"], row["split"]), []).append(row["offset"])

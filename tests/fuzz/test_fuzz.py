@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.fuzz.__main__ import fuzz
 from tests.fuzz.targets import TARGETS, Target
 
-_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+# `python -m tests.fuzz NAME --seed 3 --runs 1` makes the same input again.
+_QUICK, _SLOW = range(3), range(3, 8)
 
 
-# Drawing a page takes its time.
-_FEW = {"saved_outputs_are_read_or_refused": 2}
-
-
+@pytest.mark.parametrize(
+    "seed", [*_QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in _SLOW)]
+)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
-def test_random_inputs(target: Target) -> None:
-    @settings(max_examples=_FEW.get(target.__name__, 5), suppress_health_check=_SLOW)
-    @given(st.randoms(use_true_random=False))
-    def holds(random: Random) -> None:
-        with TemporaryDirectory() as folder:
-            target(random, Path(folder))
-
-    holds()
+def test_random_inputs(target: Target, seed: int, tmp_path: Path) -> None:
+    target(Random(seed), tmp_path)
 
 
 def test_a_failing_input_is_kept_and_named(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from forensics.ingest import archive_reader, window_formats
+from forensics.ingest.read_plan import Split
 from tests.ingest.sample_archives import ARCHIVES, FILES, LOG, TREE, tarred, write
 from tests.ingest.scans import Scanned, account_of, scan
 
@@ -100,3 +103,25 @@ def test_what_is_packed_too_often_is_not_opened_and_its_neighbours_are(tmp_path:
     assert not any("deepest" in name for name in found.files)
     read = [name.rpartition("!")[2] for name, one in found.files.items() if one.counts["lines"]]
     assert {f"beside-{depth}.log" for depth in range(2, 9)} == set(read)
+
+
+def test_of_a_file_read_in_parts_only_windows_at_their_edges_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again: list[int] = []
+    read = archive_reader._read_window
+
+    def counted(file: IO[bytes], split: Split, number: int) -> tuple[bytes, bool]:
+        again.append(number)
+        return read(file, split, number)
+
+    monkeypatch.setattr(window_formats, "WINDOW", 16 << 10)
+    monkeypatch.setattr(archive_reader, "_read_window", counted)
+    path = tmp_path / "server.log"
+    path.write_bytes(LOG * 10)
+
+    whole, parts = scan(path), scan(path, split_size=128 << 10)
+
+    assert whole.facts() == parts.facts()
+    edges = {at * 8 + side for at in range(1, len(LOG) * 10 // (128 << 10) + 1) for side in (-1, 0)}
+    assert set(again) <= edges | {len(LOG) * 10 // (16 << 10)}

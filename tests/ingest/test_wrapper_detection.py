@@ -31,7 +31,7 @@ TRACE = [b"java.io.IOException: no", b"\tat kafka.server.KafkaServer.startup(Kaf
 OTHERS = [*TRACE, b"", "größe \U0001f600".encode()]
 LINES = [*LOG.splitlines(), *OTHERS, *LOG.splitlines()[:9]]
 # As many as several splits need: each split looks at what stands around it.
-FEW_LINES = [*LOG.splitlines()[:60], *OTHERS, *LOG.splitlines()[:9]]
+FEW_LINES = [*LOG.splitlines()[:40], *OTHERS, *LOG.splitlines()[:9]]
 KNOWN = {wrapper.id: wrapper for wrapper in load_wrappers()}
 SHIPPED = group_signatures(group_layouts(load_layouts()))
 # What the hypothesis tests take for a record.
@@ -106,7 +106,7 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(name: str) -> None:
         assert begins[event["line"] - 1] == event["offset"]
 
 
-@pytest.mark.parametrize("split_size", [700, 6000])
+@pytest.mark.parametrize("split_size", [700, 4000])
 @pytest.mark.parametrize("name", WRAPS)
 def test_where_a_wrapped_file_is_split_changes_nothing(name: str, split_size: int) -> None:
     text = WRAPS[name](FEW_LINES)

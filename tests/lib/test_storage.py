@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
@@ -98,6 +99,38 @@ def test_an_address_that_makes_no_sense_is_told_without_secrets() -> None:
         storage.file_size("s3://KEY:a secret@logs/server.log")
 
     assert "a secret" not in str(error.value)
+
+
+def test_what_a_store_refuses_is_told_with_its_reason_and_without_secrets() -> None:
+    said = "Failed for 'http://KEY:SECRET@10.0.0.5/box/a?sv=1&sig=S%2F'. Azure Error: [Nope] 403"
+
+    with (
+        pytest.raises(OSError, match=r"'http://10\.0\.0\.5/box/a'\. .*\[Nope\]") as error,
+        storage.naming("abfs://box@logs.dfs.core.windows.net/a?sig=S%2F"),
+    ):
+        raise OSError(said)
+
+    assert "abfs://box@logs.dfs.core.windows.net/a" == error.value.filename
+    assert "SECRET" not in str(error.value)
+    assert "sig" not in str(error.value)
+
+
+def test_credentials_of_the_wrong_kind_are_an_error_that_names_the_address() -> None:
+    with pytest.raises(OSError, match="not permitted"), storage.naming("abfs://logs@box/a"):
+        raise pa.ArrowException("Unknown error: a bearer token is not permitted")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "abfs://box@logs.dfs.core.windows.net/today/server.log",
+        "abfs://logs.blob.core.windows.net/box/today/server.log",
+        "abfs://logs@10.0.0.5:10000/box/today/server.log?enable_tls=false",
+        "abfs://logs@box/today/server.log",
+    ],
+)
+def test_every_form_of_an_address_of_azure_leads_into_the_container(address: str) -> None:
+    assert "box/today/server.log" == storage.open_system(address)[1]
 
 
 def test_an_address_of_a_kind_that_nobody_reads_says_which_are_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from forensics import run_result
 from forensics.cli import doctor, dry_run
-from forensics.lib.this_machine import peak_memory, usable_cores
+from forensics.lib.this_machine import collect_garbage_seldom, peak_memory, usable_cores
 
 
 @pytest.fixture
@@ -60,6 +61,16 @@ def test_doctor_says_that_macos_was_not_tried(tmp_path: Path) -> None:
         found["python"].advice,
     )
     assert "nobody says how much is free" == found["memory"].message
+
+
+def test_garbage_is_looked_for_seldom() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_garbage_seldom()
+
+        assert gc.get_threshold()[0] > 10_000
+    finally:
+        gc.set_threshold(*before)
 
 
 # What a process does that stands under `ulimit -v`, and what is seen of it.

@@ -11,13 +11,16 @@ import pytest
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
 from forensics.report.headline import (
-    OpenEnds,
     headline,
-    outages_without_end,
     page_title,
     verdict_sentence,
 )
-from forensics.report.incident_span import describe_others, incident_span
+from forensics.report.incident_span import (
+    OpenEnds,
+    describe_others,
+    incident_span,
+    outages_without_end,
+)
 from forensics.report.summary import list_impact
 from forensics.report.summary_actions import list_unknown
 from forensics.run_output.findings import write_findings
@@ -201,7 +204,7 @@ def test_what_ends_with_the_logs_of_its_clients_is_not_called_over(unclean: Path
     found = [finding(f"F-{name}", "record-too-large", "medium", clients=[f"{name}#producer-1"])
              for name in ("app-a", "app-b")]  # fmt: skip
     run = saved(unclean, *found)
-    untold = "(40.7 s); whether it is over is not known: the logs of app-a end at 11:39:34, before"
+    untold = "(40.7 s); whether it is over cannot be told: the logs of app-a end at 11:39:34, too"
 
     save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000)),
                             file("app-b", "client", role="client")])  # fmt: skip
@@ -235,7 +238,7 @@ def test_a_client_without_a_name_is_compared_with_who_told_of_it(unclean: Path) 
     run = saved(unclean, finding("F-1", "authentication-failures", "medium", evidence=lines))
     save(unclean, "files", [told, ahead])
 
-    assert "is over is not known: the logs of broker-1 end at" in verdict_sentence(
+    assert "is over cannot be told: the logs of broker-1 end at" in verdict_sentence(
         load_run(run.folder)
     )
 
@@ -248,7 +251,7 @@ def test_what_a_client_never_came_back_from_is_not_called_over(unclean: Path) ->
     save(unclean, "files", [file("app-a", "client", role="client", last_ts=at(BACK + 5_000))])
 
     said = verdict_sentence(saved(unclean, stuck, crash("F-2", 2, 110_000)))
-    assert "whether it is over is not known: the logs of app-a end at 11:39:34" in said
+    assert "whether it is over cannot be told: the logs of app-a end at 11:39:34" in said
     assert ", over. " in verdict_sentence(saved(unclean, settled, crash("F-2", 2, 110_000)))
 
 
@@ -410,3 +413,20 @@ def test_a_number_that_is_a_lower_bound_says_so(unclean: Path, rewrite: Rewrite)
     told = load_run(unclean)
     assert "5 partitions may have been unavailable" in headline(told)
     assert not any("No partition" in line.text for line in list_impact(told))
+
+
+def test_clients_that_ended_keep_the_incident_open(unclean: Path) -> None:
+    ended = [
+        finding(
+            f"F-{number}",
+            "client-ended",
+            "medium",
+            clients=[name],
+            **{"from": iso(50_000 + number), "to": iso(END)},
+        )
+        for number, name in ((2, "app-a"), (3, "app-b"))
+    ]
+    run = saved(unclean, crash("F-1", 2, 50_000), *ended)
+
+    assert "app-a, app-b closed with an error and were not started again" in headline(run)
+    assert ": app-a, app-b are not running again" in verdict_sentence(run)

@@ -86,7 +86,9 @@ def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
 
 def test_the_head_names_what_was_read(unclean: Path) -> None:
     """Six pages side by side must not look alike."""
-    assert ">Kafka incident postmortem of incident.tgz \u00b7 " in draw_report(unclean).read_text()
+    page = draw_report(unclean).read_text(encoding="utf-8")
+    period = "2026-11-18 11:37\u201311:40"
+    assert f">Kafka postmortem of incident.tgz \u00b7 {period} \u00b7 Kafka 4.3.0" in page
 
 
 def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path) -> None:
@@ -270,3 +272,17 @@ def test_damage_and_silence_are_said_aloud(unclean: Path) -> None:
     assert "No logs from controller-1 between" in html
     assert "1 file without a node" in html
     assert "Every row adds up." in html
+
+
+def test_a_client_that_its_file_alone_names_is_called_by_its_folder(unclean: Path) -> None:
+    """Quoted lines name the file; nothing else does."""
+    name = "file:logs.tar.gz!logs/app-images/client.log"
+    refused = finding("F-1", "record-too-large", "medium", clients=[name],
+                      title=f"{name}: 9 records were too large", explanation=f"{name} goes on.",
+                      actions=[f"Let '{name}' make its records smaller."])  # fmt: skip
+    write_findings(document([refused]), unclean / "findings.json")
+    html = draw_report(unclean).read_text(encoding="utf-8")
+
+    assert "app-images: 9 records were too large" in html
+    assert "Let app-images make its records smaller." in html
+    assert "file:logs" not in own(html).partition('id="report-data"')[0]

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM at any moment: one sentence, and nothing that is left behind.
 
-By hand, for as many moments as there is time for: `python -m tests.spark.test_interrupts 50`. The
+By hand, for as many moments as there is time for: `python -m tests.spark.test_interrupts 50`, with
+`--engine local` for runs without Spark and `--store` for an output in a store of objects. The
 moments are spread over the seconds of processors that a whole run takes, which are measured first:
 on a busy machine they come at the same places of a run.
 """
@@ -17,10 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.ingest.object_store import serving
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "sample_logs/430-unclean/logs"
@@ -38,9 +42,10 @@ class Ended:
     said: str
     processes: list[str]
     left: list[str]
-    # how long it took to end, and what it had worked by then
+    # how long it took to end, and what it had worked by then, in which stage
     seconds: float
     worked: float
+    stage: str
 
     @property
     def faults(self) -> list[str]:
@@ -53,18 +58,24 @@ class Ended:
         return found + [f"left {one}" for one in self.left]
 
 
-def stop_after(out: Path, worked: float, number: int, engine: tuple[str, ...]) -> Ended:
+def stop_after(
+    out: Path, worked: float, number: int, engine: tuple[str, ...], address: str | None = None
+) -> Ended:
     """Start a run in a session of its own; signal it when it has worked so long, and wait.
 
-    `worked` are seconds of processors, of all its processes.
+    `worked` are seconds of processors, of all its processes. With an address, that is where the run
+    writes to, and `out` the folder of the store in which that can be seen.
     """
-    command = [sys.executable, "-m", "forensics", "postmortem", str(LOGS), "-o", str(out), "-q"]
+    place = str(out) if address is None else address
+    command = [sys.executable, "-m", "forensics", "postmortem", str(LOGS), "-o", place, "-q"]
     scratch = out.with_name("scratch")
     scratch.mkdir()
     own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
     child = subprocess.Popen(
         [*command, *engine], cwd=ROOT, env=os.environ | own, text=True,
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     done = 0.0
     try:
@@ -88,13 +99,24 @@ def stop_after(out: Path, worked: float, number: int, engine: tuple[str, ...]) -
         for pid, _, _ in _session(child.pid):
             os.kill(pid, signal.SIGKILL)
     left = [*_half_written(out, child.returncode), *(path.name for path in scratch.iterdir())]
-    return Ended(child.returncode, said, processes, left, round(took, 1), round(done, 1))
+    return Ended(
+        child.returncode, said, processes, left, round(took, 1), round(done, 1), _stage_of(out)
+    )
+
+
+def _stage_of(out: Path) -> str:
+    """Return the last stage that a result tells of; there is none while a run starts."""
+    result = out / "_RESULT.json"
+    told = json.loads(result.read_text("utf-8"))["seconds"] if result.is_file() else {}
+    return next(reversed(told), "before the plan")
 
 
 def _half_written(out: Path, code: int) -> Iterator[str]:
     """Name what is in an output folder and not whole, or not what the exit code says."""
-    names = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    yield from (name for name in names if name.startswith("."))
+    # An empty lock in a store holds nothing, and is removed later.
+    found = [path for path in out.iterdir() if not _is_empty_lock(path)] if out.is_dir() else []
+    names = {path.name for path in found}
+    yield from (name for name in names if name.startswith(".") or name == "_staging")
     if "_RESULT.json" in names:
         told = json.loads((out / "_RESULT.json").read_text("utf-8"))["exit_code"]
         if told != code:
@@ -109,6 +131,10 @@ def _half_written(out: Path, code: int) -> Iterator[str]:
         "</html>\n"
     ):
         yield "half a page"
+
+
+def _is_empty_lock(path: Path) -> bool:
+    return path.name.startswith(".lock-") and not path.stat().st_size
 
 
 def _session(leader: int) -> Iterator[tuple[int, str, float]]:
@@ -133,6 +159,17 @@ def test_a_run_in_this_process_ends_at_once(tmp_path: Path, worked: float, numbe
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("worked", [1.5, 3])
+def test_a_run_that_writes_to_a_store_leaves_nothing_there(tmp_path: Path, worked: float) -> None:
+    with serving(tmp_path) as bucket:
+        ended = stop_after(
+            bucket.folder / "out", worked, signal.SIGTERM, LOCAL, bucket.address("out")
+        )
+
+    assert ended.faults == []
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("worked", "number"), [(3, signal.SIGTERM), (8, signal.SIGINT), (12, signal.SIGTERM)]
@@ -146,28 +183,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int)
     parser.add_argument("--engine", choices=["local", "spark"], default="spark")
+    parser.add_argument("--store", action="store_true", help="write to a store of objects")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     engine = LOCAL if given.engine == "local" else SPARK
     drawn, failed, over = random.Random(given.seed), 0, 0
-    whole = _stop_once(1000, signal.SIGINT, engine)
+    whole = _stop_once(1000, signal.SIGINT, engine, is_store=given.store)
     print(f"A whole run takes {whole.worked} s: {whole.faults or 'nothing left'}", flush=True)
+    print("| | signal | after | in | what was left | ended in |\n" + "| --- " * 6 + "|", flush=True)
     for run in range(given.runs):
         worked = drawn.uniform(0, whole.worked)
         number = drawn.choice([signal.SIGINT, signal.SIGTERM])
-        ended = _stop_once(worked, number, engine)
+        ended = _stop_once(worked, number, engine, is_store=given.store)
         failed += bool(ended.faults)
         over += ended.code != 130
-        told = "; ".join(ended.faults) or ("over" if ended.code != 130 else "nothing left")
-        name = signal.Signals(number).name
-        print(f"{run + 1}. {name} after {ended.worked} s: {told}, {ended.seconds} s", flush=True)
+        told = "; ".join(ended.faults) or ("it was over" if ended.code != 130 else "nothing")
+        name, stage = signal.Signals(number).name, "" if ended.code != 130 else ended.stage
+        cells = [f"{run + 1}", name, f"{ended.worked} s", stage, told, f"{ended.seconds} s"]
+        print(f"| {' | '.join(cells)} |", flush=True)
     print(f"{failed} of {given.runs} left something, {over} were not stopped")
     return int(failed > 0)
 
 
-def _stop_once(worked: float, number: int, engine: tuple[str, ...]) -> Ended:
-    with tempfile.TemporaryDirectory() as folder:
-        return stop_after(Path(folder, "out"), worked, number, engine)
+def _stop_once(worked: float, number: int, engine: tuple[str, ...], *, is_store: bool) -> Ended:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if not is_store:
+            return stop_after(folder / "out", worked, number, engine)
+        bucket = stack.enter_context(serving(folder))
+        return stop_after(bucket.folder / "out", worked, number, engine, bucket.address("out"))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ _DROPPED = 45 * SECOND
 _EARLY = SECOND
 # What follows within that is the same incident.
 _SAME_INCIDENT = 300 * SECOND
+# Where sessions of most brokers end with it. How it failed is not in the logs of brokers.
+_ZOOKEEPER = "zookeeper"
 # Findings about records or partitions: only what took these away began them.
 _OF_PARTITIONS = ("unclean-election", "offline-partitions", "truncation", "under-min-isr")
 _OF_CONTROLLERS = ("controller-lost", "controller-churn", "quorum-trouble", "slow-controller")
@@ -80,13 +82,18 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
         for broker in one.brokers
     ]
     roots = [*_roots(context, incidents), *_controller_roots(context, findings), *links]
+    roots += _zookeeper_roots(context, incidents)
     roots += _living_roots(incidents, roots)
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:
         reporting = _index_by_broker(incidents)
         chosen = [
-            one for one in roots if one.absence is None or _findings_about(reporting, one.absence)
+            one
+            for one in roots
+            if one.absence is None
+            or one.node == _ZOOKEEPER
+            or _findings_about(reporting, one.absence)
         ]
         chosen = _same_incident(headline, chosen)
     first: dict[tuple[str, str], _Root] = {}
@@ -139,6 +146,33 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
         yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence, known)
 
 
+def _zookeeper_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
+    """Yield ZooKeeper for each broker whose session ended with those of most others."""
+    silences = [
+        one
+        for one in findings
+        if one.detector == "session-expiry" and one.measures["kind"] in _BY_ZOOKEEPER
+    ]
+    common = absences_by_zookeeper(context) if silences else frozenset()
+    for absence in context.absences:
+        end = absence.end if absence.end is not None else context.logs_end
+        near = (
+            one
+            for one in silences
+            if one.begin - _SESSION_ENDS <= end and absence.begin <= one.end + _SESSION_ENDS
+        )
+        told = min(near, key=lambda one: (one.begin, one.id), default=None)
+        if told and (absence.broker, absence.begin) in common:
+            yield _Root(
+                "unknown", _ZOOKEEPER, told.begin, end, told.evidence, told.id, absence=absence
+            )
+
+
+# Ways in which ZooKeeper fails brokers, and how long after it their sessions are seen to be over.
+_BY_ZOOKEEPER = ("unreachable", "common")
+_SESSION_ENDS = 5 * SECOND
+
+
 def _living_roots(findings: Iterable[Finding], known: Iterable[_Root]) -> Iterator[_Root]:
     """Yield what went wrong with brokers that went on: a disk, an address, short freezes."""
     brokers = {(root.kind, root.node) for root in known}
@@ -181,8 +215,15 @@ def _index_by_broker(findings: Iterable[Finding]) -> _FindingsOfBrokers:
     return index_by(
         (one for one in findings if one.detector in _ABOUT_ABSENCES),
         lambda one: set(one.brokers),
-        lambda one: (one.begin - _EARLY, one.end + _EARLY),
+        lambda one: (one.begin - _EARLY, _told_until(one) + _EARLY),
     )
+
+
+def _told_until(finding: Finding) -> int:
+    """Return until when lines tell of it: a directory that failed is offline long after that."""
+    if finding.detector != "disk-failure":
+        return finding.end
+    return max((row["at"] for row in finding.evidence if "at" in row), default=finding.begin)
 
 
 def _findings_about(index: _FindingsOfBrokers, absence: Absence) -> list[Finding]:
@@ -232,8 +273,8 @@ def _of_partitions(
             root.absence is not None
             and has_moment_between(
                 taken[root.absence.broker],
-                root.begin - _EARLY,
-                min(root.end, root.begin + _DROPPED) + _EARLY,
+                root.absence.begin - _EARLY,
+                min(root.end, root.absence.begin + _DROPPED) + _EARLY,
             )
         )
     ]

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,6 @@ from forensics.detection.context import (
     Row,
     by_time,
     in_topics,
-    partition_name,
 )
 from forensics.detection.shared.assignments import read_assignments
 from forensics.detection.shared.leader_moves import (
@@ -30,65 +30,88 @@ from forensics.detection.shared.leader_moves import (
     rebalances_itself,
     switched_off,
 )
+from forensics.lib.arrow_io import is_any_of, iter_rows
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 NAME = "leader-imbalance"
-_LED = ("topic", "partition", "leader", "started_at", "ended_at", "evidence")
+_LED = ("topic", "partition", "leader", "started_at", "ended_at")
+_KEYS = ("topic", "partition", "started_at")
 _STATE = ("topic", "partition", "isr", "started_at", "ended_at")
+_numbers = partial(array, "q")
 # Of the partitions led by another broker, how many show their lines, and how many are named.
 _SHOWN, _MAX_NAMES = 20, 10_000
-_HELD = 2_000
+# How many waits are looked up at once for lines.
+_LOOKED_UP = 5 * _SHOWN
+
+
+@dataclass
+class _Waits:
+    """Times in which another broker led a partition whose first replica was in sync.
+
+    Most partitions of a wide cluster may have waited, each many times: they are held in columns.
+    """
+
+    begin: array[int] = field(default_factory=_numbers)
+    end: array[int] = field(default_factory=_numbers)
+    # since when the other broker had led, which that was, and which it should have been
+    since: array[int] = field(default_factory=_numbers)
+    leader: array[int] = field(default_factory=_numbers)
+    first: array[int] = field(default_factory=_numbers)
+    # the partition, by its place among the keys
+    partition: array[int] = field(default_factory=_numbers)
+    keys: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, key: tuple[str, int], wait: _Wait) -> None:
+        """Take a wait of a partition; those of one partition come one after the other."""
+        if not self.keys or self.keys[-1] != key:
+            self.keys.append(key)
+        self.partition.append(len(self.keys) - 1)
+        self.begin.append(wait.begin)
+        self.end.append(wait.end)
+        self.since.append(wait.since)
+        self.leader.append(wait.leader)
+        self.first.append(wait.first)
+
+    def name(self, at: int) -> str:
+        """Name the partition of a wait."""
+        return "{}-{}".format(*self.keys[self.partition[at]])
+
+    def going_on(self, moment: int) -> list[int]:
+        """Return the waits that went on at a moment, by their places."""
+        begins, ends = np.array(self.begin, np.int64), np.array(self.end, np.int64)
+        found: list[int] = np.flatnonzero((begins <= moment) & (moment < ends)).tolist()
+        return found
 
 
 @dataclass(slots=True)
 class _Wait:
-    """A time in which another broker led a partition whose first replica was in sync."""
+    """One of them."""
 
-    partition: str
+    since: int
     first: int
     leader: int
     begin: int
     end: int
-    line: Mapping[str, Any] | None
 
 
 @dataclass
 class _Imbalance:
-    """What waited at the moment when most partitions did, and who led and should have led what.
-
-    Most partitions of a wide cluster may have waited: they are counted, and a few are kept.
-    """
+    """What waited at the moment when most partitions did, and who led and should have led what."""
 
     begin: int
     end: int
     # when the last of them had begun to wait
     moment: int
-    partitions: list[str] = field(default_factory=list)
+    partitions: list[str]
     # how many partitions each broker should lead and does not, and who leads them instead
-    waiting: Counter[int] = field(default_factory=Counter)
-    instead: Counter[int] = field(default_factory=Counter)
-    first_waits: list[_Wait] = field(default_factory=list)
-    leads: Counter[int] = field(default_factory=Counter)
-    preferred: Counter[int] = field(default_factory=Counter)
-
-    def add(self, wait: _Wait) -> None:
-        """Count a wait, whose lines are kept if it is one of the first."""
-        self.begin, self.end = min(self.begin, wait.begin), max(self.end, wait.end)
-        self.moment = max(self.moment, wait.begin)
-        self.partitions.append(wait.partition)
-        self.waiting[wait.first] += 1
-        self.instead[wait.leader] += 1
-        if wait.line:
-            self.first_waits.append(wait)
-            if len(self.first_waits) > _HELD:
-                self.keep_first()
-
-    def keep_first(self) -> None:
-        """Keep those that began first."""
-        self.first_waits.sort(key=lambda one: (one.begin, one.partition))
-        del self.first_waits[_SHOWN:]
+    waiting: Counter[int]
+    instead: Counter[int]
+    # lines about those that began first
+    lines: list[Mapping[str, Any]]
+    leads: Counter[int]
+    preferred: Counter[int]
 
     @property
     def even_share(self) -> float:
@@ -100,19 +123,26 @@ class _Imbalance:
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding if too many partitions waited for their first replica to lead again."""
     limits = context.limits[NAME]
-    worst, count = _find_worst(_find_waits(context))
+    waits = _find_waits(context)
+    worst, count = _find_worst(waits)
     if count < limits["partitions"]:
         return
-    imbalance = _Imbalance(worst, worst, 0)
-    for wait in _find_waits(context):
-        if wait.begin <= worst < wait.end:
-            imbalance.add(wait)
-    imbalance.keep_first()
-    imbalance.leads = _count_leaders(context, imbalance.moment)
+    going = waits.going_on(worst)
+    moment = max(waits.begin[at] for at in going)
     assigned = read_assignments(context).values()
-    imbalance.preferred = preferred = Counter(replicas[0] for replicas in assigned if replicas)
+    imbalance = _Imbalance(
+        min(waits.begin[at] for at in going),
+        max(waits.end[at] for at in going),
+        moment,
+        [waits.name(at) for at in going],
+        Counter(waits.first[at] for at in going),
+        Counter(waits.leader[at] for at in going),
+        _find_lines(context, waits, going),
+        _count_leaders(context, moment),
+        Counter(replicas[0] for replicas in assigned if replicas),
+    )
     uneven = [broker for broker, count in imbalance.waiting.items()
-              if count > limits["share"] * preferred[broker]]  # fmt: skip
+              if count > limits["share"] * imbalance.preferred[broker]]  # fmt: skip
     if uneven:
         yield _finding(context, imbalance)
 
@@ -121,23 +151,26 @@ def _lasting(context: DetectionContext) -> int:
     return int(context.limits[NAME]["looks"] * rebalance_interval(context))
 
 
-def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
+def _find_waits(context: DetectionContext) -> _Waits:
     """Find how long each partition was not led by its first replica though that was in sync.
 
     Both tables are in the order of partitions, of which one is held at a time: there may be
     millions of leader epochs.
     """
+    found = _Waits()
     least = _lasting(context) * SECOND
     topics = {row["topic"] for row in _led_by_others(context, ["topic", "partition", "leader"])}
     where = in_topics(topics) & pc.field("isr").is_valid() & pc.field("started_at").is_valid()
-    states = groupby(context.each("isr", where, _STATE), _partition)
+    states = groupby(iter_rows(context.batches("isr", where, _STATE), _STATE), _partition)
     state = next(states, None)
     for key, epochs in groupby(_led_by_others(context, _LED), _partition):
         while state is not None and state[0] < key:
             state = next(states, None)
         # A line about an ISR need not name the leader: that is known from the other table.
         if state is not None and state[0] == key:
-            yield from _waits_of(context, list(epochs), state[1], least)
+            for wait in _waits_of(context, list(epochs), state[1], least):
+                found.add(key, wait)
+    return found
 
 
 def _partition(row: Row) -> tuple[str, int]:
@@ -150,10 +183,11 @@ def _led_by_others(context: DetectionContext, columns: Sequence[str]) -> Iterato
     begun, ended = pc.field("started_at"), pc.field("ended_at")
     where = (pc.field("leader") >= 0) & begun.is_valid() & pc.field("topic").is_valid()
     where &= ended.is_null() | (ended - begun >= pa.scalar(least, pa.duration("us")))
-    for row in context.each("leadership", where, columns):
+    for row in iter_rows(context.batches("leadership", where, columns), columns):
         first = next(iter(assignments.get(_partition(row), ())), row["leader"])
         if row["leader"] != first:
-            yield row | {"first": first}
+            row["first"] = first
+            yield row
 
 
 def _waits_of(
@@ -166,24 +200,20 @@ def _waits_of(
         for one in epochs:
             ended = context.logs_end if one["ended_at"] is None else one["ended_at"]
             begin, end = max(row["started_at"], one["started_at"]), min(until, ended)
-            if one["first"] not in row["isr"] or end < begin:
+            if end < begin or one["first"] not in row["isr"]:
                 continue
-            key, line = one["started_at"], next(iter(one["evidence"]), None)
+            key = one["started_at"]
             if key in waits and begin <= waits[key].end:
                 waits[key].end = max(end, waits[key].end)
             elif key not in waits or waits[key].end - waits[key].begin < least:
-                name = partition_name(row)
-                waits[key] = _Wait(name, one["first"], one["leader"], begin, end, line)
+                waits[key] = _Wait(key, one["first"], one["leader"], begin, end)
     yield from (wait for wait in waits.values() if wait.end - wait.begin >= least)
 
 
-def _find_worst(waits: Iterable[_Wait]) -> tuple[int, int]:
+def _find_worst(waits: _Waits) -> tuple[int, int]:
     """Return the first moment at which most waits went on, and how many."""
-    begins, ends = array("q"), array("q")
-    for wait in waits:
-        begins.append(wait.begin)
-        ends.append(wait.end)
-    starts, stops = np.sort(np.array(begins, np.int64)), np.sort(np.array(ends, np.int64))
+    starts = np.sort(np.array(waits.begin, np.int64))
+    stops = np.sort(np.array(waits.end, np.int64))
     if not len(starts):
         return 0, 0
     # How many have begun by the begin of each, without those that are over.
@@ -191,6 +221,32 @@ def _find_worst(waits: Iterable[_Wait]) -> tuple[int, int]:
     going = begun - np.searchsorted(stops, starts, "right")
     worst = int(np.argmax(going))
     return int(starts[worst]), int(going[worst])
+
+
+def _find_lines(
+    context: DetectionContext, waits: _Waits, going: Sequence[int]
+) -> list[Mapping[str, Any]]:
+    """Find a line about each of the waits that began first, if they have any."""
+    lines: list[Mapping[str, Any]] = []
+    ordered = sorted(going, key=lambda at: (waits.begin[at], waits.name(at)))
+    for start in range(0, len(ordered), _LOOKED_UP):
+        if len(lines) >= _SHOWN:
+            break
+        some = {(*waits.keys[waits.partition[at]], waits.since[at]): at
+                for at in ordered[start : start + _LOOKED_UP]}  # fmt: skip
+        since = [key[2] for key in some]
+        begun = pc.field("started_at")
+        where = in_topics({key[0] for key in some})
+        where &= is_any_of("partition", [key[1] for key in some])
+        where &= begun >= to_arrow_timestamp(min(since))
+        where &= begun <= to_arrow_timestamp(max(since))
+        known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for row in context.each("leadership", where, [*_KEYS, "evidence"]):
+            key = tuple(row[name] for name in _KEYS)
+            if key in some and row["evidence"]:
+                known.setdefault(key, row["evidence"][0])
+        lines += [known[key] for key in some if key in known]
+    return lines[:_SHOWN]
 
 
 def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:
@@ -213,7 +269,6 @@ def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
     is_piled = leads >= limits["pile"] * imbalance.even_share
     begin, end = imbalance.begin, imbalance.end
     off, failed = switched_off(context)[:_SHOWN], _failed_elections(context, begin, end)
-    cited = [wait.line for wait in imbalance.first_waits if wait.line]
     waiting, instead = imbalance.waiting, imbalance.instead
     return context.finding(
         NAME,
@@ -221,7 +276,7 @@ def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
         _title(count, busiest, leads, imbalance, is_piled=is_piled),
         begin,
         end,
-        [*off, *failed, *context.read_lines(cited)],
+        [*off, *failed, *context.read_lines(imbalance.lines)],
         brokers=sorted({*waiting, *([busiest] if is_piled else [])}),
         partitions=sorted(imbalance.partitions)[:_MAX_NAMES],
         measures={

@@ -200,7 +200,7 @@ _EXPLANATIONS = {
     " was answered, no heartbeat sent. A pause longer than the session makes the cluster give a"
     " broker up.",
     "memory": "Threads waited for memory: the collector does not keep up with the load.",
-    "silence": "The process neither wrote nor answered for that time and went on without a start:"
+    "silence": "The process neither wrote nor answered for that time and went on without a restart:"
     " it was stopped {by_gc}by its disk, by its host, or by a signal.",
 }
 _DOUBTS = {

@@ -448,10 +448,24 @@ def _unreachable_finding(
         explanation=_ORDER if is_stopping else _DOWN if is_refused else _MUTE,
         actions=["Stop brokers first, ZooKeeper last; start them the other way round."]
         if is_stopping
-        else ["echo ruok | nc ZOOKEEPER 2181   # and the log of each ZooKeeper server"],
+        else _ask_zookeeper(context),
         why=f"no connection for {length}; {limits['unreachable']} s are longer than a session",
         doubts=["One of several ZooKeeper servers may be down while the session lives on another."],
     )
+
+
+def _ask_zookeeper(context: DetectionContext) -> list[str]:
+    """Ask each server that brokers name; of the four-letter words only srvr is allowed unasked."""
+    servers = context.commands.places.zookeeper.partition("/")[0].split(",")[:_MAX_SERVERS]
+    pairs = [server.rpartition(":")[::2] for server in servers]
+    return [
+        f"echo srvr | nc {host} {port}   # {'and this one?' if at else _DOES_IT_ANSWER}"
+        for at, (host, port) in enumerate(pairs)
+    ]
+
+
+_MAX_SERVERS = 5
+_DOES_IT_ANSWER = "does it answer? Then its log, its disk (fsync warnings), its garbage collection"
 
 
 def _ids(broker: int | None) -> list[int]:

@@ -222,7 +222,7 @@ _REASONS = ("disk", "memory", "error")
 
 
 def _reason(row: Row) -> str:
-    if "OutOfMemoryError" in (row["text"] or ""):
+    if "OutOfMemoryError" in f"{row['text']} {row['error']}":
         return "memory"
     return "error" if row["kind"] == "process_failed" and not row["log_dir"] else "disk"
 
@@ -238,8 +238,11 @@ class FailedStarts:
 
     @property
     def reason(self) -> str:
-        """What the last of them said, or nothing."""
-        return self.rows[-1]["detail"] or "" if self.rows else ""
+        """What the last of them said, with the exception if it is Java's own, or nothing."""
+        if not self.rows:
+            return ""
+        said, error = (self.rows[-1][name] or "" for name in ("detail", "error"))
+        return f"{said}: {error}" if said and error.startswith("java.") else said
 
     @property
     def by_settings(self) -> bool:

@@ -146,6 +146,10 @@ def find_isr_storms(context: DetectionContext) -> list[ShrinkRun]:
     return find_shrink_runs(context, lambda _: [()], gap, limits["shrinks"], near)
 
 
+# A stop takes nobody out of an ISR before it begins; others may log it a little earlier.
+_BEFORE = 5 * SECOND
+
+
 class _NearbyAbsences:
     """How brokers were away around the moments at which they are dropped or drop others.
 
@@ -164,7 +168,7 @@ class _NearbyAbsences:
         return {
             absence.kind
             for absence in self._absences.get(broker, ())
-            if absence.begin - self._reach <= moment
+            if absence.begin - _BEFORE <= moment
             and (absence.end is None or moment <= absence.end + self._reach)
         }
 

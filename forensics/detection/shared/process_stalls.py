@@ -327,7 +327,7 @@ def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
         "stopped the process (kill -STOP, docker pause, a debugger)"
     )
     if knows_collector:
-        return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
+        return [f"Look at {machine}; its GC log shows no such pause."]
     return [
         f"Look first whether the JVM of {hosts} stopped then (its GC log); if not, at {machine}.",
         f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",

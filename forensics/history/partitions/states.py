@@ -76,6 +76,14 @@ def first_reported_at(moments: Iterable[int], observations: Iterable[Observation
 
 
 def _merge(epoch: int, lines: list[Observation]) -> PartitionState:
+    if len(lines) == 1:
+        # As nearly all are, of which there may be millions.
+        (line,) = lines
+        at = line.at if line.is_timely else None
+        return PartitionState(
+            epoch, line.leader, line.leader_epoch, line.isr, line.replicas, line.elr,
+            line.recovery, at, observations=lines,
+        )  # fmt: skip
     return PartitionState(
         epoch,
         leader=_agreed(lines, lambda line: line.leader),

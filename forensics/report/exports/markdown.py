@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, detector_label, join_names, span_text, time_text
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
@@ -176,7 +177,7 @@ def _finding(number: int, finding: SavedFinding) -> Iterator[str]:
     scopes = (
         ("Brokers", list(map(str, finding.brokers))),
         ("Partitions", list(finding.partitions)),
-        ("Clients", list(finding.clients)),
+        ("Clients", [client_name(one) for one in finding.clients]),
     )
     for scope, members in scopes:
         if members:

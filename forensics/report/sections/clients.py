@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, detector_label, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.figures import client_episodes
@@ -119,7 +120,7 @@ def _top_clients(stale: Sequence[SavedFinding]) -> Markup | None:
         return None
     episodes: dict[str, list[SavedFinding]] = {}
     for finding in stale:
-        for name in finding.clients or ("not named",):
+        for name in map(client_name, finding.clients or ("not named",)):
             episodes.setdefault(name, []).append(finding)
     ranked = sorted(episodes, key=lambda name: (-_errors(episodes[name]), name))
     rows: list[list[Child]] = [
@@ -151,7 +152,7 @@ def _episode(finding: SavedFinding) -> TableRow:
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
     cells: list[Child] = [
-        join_names(list(finding.clients)) or "not named",
+        join_names([client_name(one) for one in finding.clients]) or "not named",
         str(measures.get("verdict") or "not known"),
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
@@ -176,7 +177,7 @@ def _others(findings: Sequence[SavedFinding]) -> Markup | None:
     rows = (
         TableRow(
             [
-                join_names(list(finding.clients)),
+                join_names([client_name(one) for one in finding.clients]),
                 f"{detector_label(finding.detector)}: {finding.title}",
                 finding.severity,
                 time_text(finding.start_ms),

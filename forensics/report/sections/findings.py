@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, detector_label, join_names, pluralize, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.evidence_html import QuoteContext, mark_line, render_quote
@@ -253,7 +254,7 @@ def _scope(finding: SavedFinding) -> Markup | None:
     groups = (
         ("Brokers", [str(broker) for broker in finding.brokers]),
         ("Partitions", list(finding.partitions)),
-        ("Clients", list(finding.clients)),
+        ("Clients", [client_name(one) for one in finding.clients]),
     )
     pairs = [
         tag("div", tag("dt", name), tag("dd", join_names(names, MAX_NAMES)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import count, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import find_alert
@@ -98,7 +99,8 @@ def _visible(run: RunOutput, row: StoryRow) -> Child:
         names = [f"{error.client} ({error.what})" for error in row.client_errors]
         parts.append(tag("span", f"client error, first of {join_names(names, 4)}"))
     elif finding and finding.clients and row.group != "recovery":
-        parts.append(tag("span", f"client error of {join_names(list(finding.clients))}"))
+        names = [client_name(one) for one in finding.clients]
+        parts.append(tag("span", f"client error of {join_names(names)}"))
     if row.group != "recovery" and (metric := find_alert(row.detector)):
         parts.append(tag("small", f"metric: {metric}"))
     return join(parts, " ")

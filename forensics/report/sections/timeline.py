@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -33,6 +33,8 @@ MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 # So many rows fit on the first screen below the brokers.
 MAX_LANES, MAX_BARS = 4, 200
+# The leader changed once more, or nobody says whether it did: that is no outage.
+NOT_TOLD = "leader not in the logs"
 LEADING = ("leader", "unclean leader")
 Span = tuple[int, int]
 
@@ -43,14 +45,14 @@ def render(run: RunOutput) -> Markup:
     data = _timeline_data(run, brokers)
     if data is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
+    caption = _caption(run, data)
     drawing = timeline.draw_timeline(data)
     states = _states(brokers)
     if not drawing["data"]:
-        return join([tag("p", _caption(data)), states])
+        return join([tag("p", caption), states])
     legend = render_legend((), timeline.state_legend(data))
     colours = render_legend(timeline.timeline_legend(data))
     still = timeline.draw_static_timeline(data)
-    caption = _caption(data)
     return figure("figure-timeline", drawing, caption, colours, states, still=still, legend=legend)
 
 
@@ -92,12 +94,12 @@ def _rows_title(title: str, every: Sequence[LaneInterval], drawn: Sequence[LaneI
 
     >>> one, two = (LaneInterval(name, None, "up", 0, 1) for name in "ab")
     >>> _rows_title("Clients", [one, two], [two]), _rows_title("Clients", [one], [one])
-    ('Clients: the 1 of 2 in trouble for longest', 'Clients')
+    ('Clients: 1 of 2, those in trouble first', 'Clients')
     """
     all_names, names = ({lane.name for lane in lanes} for lanes in (every, drawn))
     if len(names) == len(all_names):
         return title
-    return f"{title}: the {len(names)} of {len(all_names)} in trouble for longest"
+    return f"{title}: {len(names)} of {len(all_names)}, those in trouble first"
 
 
 def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
@@ -142,21 +144,25 @@ def _worst(
     return [lane for lane in lanes if lane.name in kept]
 
 
-def _caption(data: plotly_sheet.TimelineData) -> str:
+def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
     away = sorted({lane.name for lane in _absences(data.brokers)}, key=natural_key)
-    served = f"Not in service at some time: {join_names(away, 6)}" if away else (
-        "All brokers in these logs were in service all the time"
-    )  # fmt: skip
+    stopped = any(lane.state in SHUTDOWN_STATES for lane in data.brokers)
+    until = "until they were shut down at the end" if stopped else "all the time"
+    served = f"All brokers in these logs were in service {until}"
+    if away:
+        served = f"Not in service at some time: {join_names(away, 6)}"
     broken = sorted({one.name for one in data.brokers if one.state == "disk lost"}, key=natural_key)
     if broken:
         served += f"; without a log directory: {join_names(broken, 6)}"
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
         served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
+    # The summary says how many partitions of an incident were unavailable, and how many at once.
+    told = {"unavailable"} if run.incidents else set()
     peaks = [
         f"{level:,} {name}"
         for name, points in data.debt.items()
-        if (level := time_bins.max_level(points, data.view))
+        if name not in told and (level := time_bins.max_level(points, data.view))
     ]
     worst = [f"partitions at the same moment, at most: {', '.join(peaks)}"] if peaks else []
     errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
@@ -226,7 +232,7 @@ def _read_partition_lanes(
     lanes: list[LaneInterval] = []
     for row in hit[:MAX_LANES]:
         dark = {span for name in row.members for span in outages.get(name, ())}
-        lanes += _cut_at(_leaders(row, view), dark)
+        lanes += _cut_at(_led_later(run, row, _leaders(row, view)), dark)
         # Where there was no leader at all, that says enough.
         leaderless = [(one.start, one.end) for one in row.leader_epochs if one.leader == -1]
         lanes += [
@@ -237,7 +243,35 @@ def _read_partition_lanes(
     return lanes
 
 
-def _cut_at(lanes: Sequence[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
+def _led_later(
+    run: RunOutput, row: PartitionGroup, lanes: Sequence[LaneInterval]
+) -> Iterator[LaneInterval]:
+    """Let leaders begin where lines show them at last, though none says since when they lead."""
+    topic, _, number = row.members[0].rpartition("-")
+    where = (ds.field("topic") == topic) & (ds.field("partition") == int(number))
+    where &= ds.field("started_at").is_null() & (ds.field("leader") >= 0)
+    columns = ("leader", "started_before", "ended_at")
+    if "started_before" not in run.tables.column_names("leadership"):
+        yield from lanes
+        return
+    shown = [
+        (one["started_before"], one["ended_at"] or run.logs_end, one["leader"])
+        for one in run.rows("leadership", columns, where)
+        if one["started_before"]
+    ]
+    for lane in lanes:
+        own = [] if lane.state != "unknown" else [
+            LaneInterval(lane.name, leader, "leader", max(start, lane.start), min(end, lane.end))
+            for start, end, leader in shown
+            if end is not None and max(start, lane.start) < min(end, lane.end)
+        ]  # fmt: skip
+        known = [(one.start, one.end) for one in own]
+        yield from own
+        yield from (replace(lane, start=start, end=end)
+                    for start, end in intervals.gaps(known, (lane.start, lane.end)))  # fmt: skip
+
+
+def _cut_at(lanes: Iterable[LaneInterval], spans: AbstractSet[Span]) -> Iterator[LaneInterval]:
     """Cut leaders where they did not serve, so that no word stands below the hatching."""
     for lane in lanes:
         whole = (lane.start, lane.end)
@@ -284,4 +318,4 @@ def _leaders(row: PartitionGroup, view: Span) -> Sequence[LaneInterval]:
             intervals.gaps(known, (lanes[0].start, view[1])) if lanes[0].start < view[1] else []
         )
         lanes += [LaneInterval(row.label, None, "unknown", *gap) for gap in unknown]
-    return lanes
+    return [replace(one, words=NOT_TOLD) if one.state == "unknown" else one for one in lanes]

@@ -77,9 +77,9 @@ def _clear(run: RunOutput) -> Answers:
     ]
     if len(merged) > MAX_ROUTINE:
         lines.append(SummaryLine("And more.", "findings", "Findings"))
-    nothing = [SummaryLine("Nothing: no finding of level medium or higher.")]
+    nothing = SummaryLine("Nothing: no finding of level medium or higher.")
     return [
-        ("Do now", nothing),
+        ("Do now", [nothing]),
         ("Routine", lines),
         ("Not known", list_unknown(run)),
         ("Logs", describe_logs(run)),
@@ -119,7 +119,7 @@ def _list_answers(answers: Answers) -> Markup:
 def _render_lines(name: str, lines: Sequence[SummaryLine]) -> Markup:
     """Set actions and routine as a list, and all else as short paragraphs."""
     inside = [_render_line(line) for line in lines]
-    if name in ("Do now", "Collect"):
+    if name in ("Do now", "Collect") and (len(lines) > 1 or lines[0].anchor):
         return tag("ol", *(tag("li", one) for one in inside))
     if name == "Routine":
         return tag("ul", *(tag("li", one) for one in inside))

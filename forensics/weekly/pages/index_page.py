@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.text_format import count
+from forensics.lib.text_format import count, time_text
 from forensics.report import page
 from forensics.report.html import Child, Markup, TableRow, join, section, table, tag, verdict_box
 from forensics.weekly.notes import NO_NOTES, Notes
@@ -35,7 +35,9 @@ def build_views(summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> li
 def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> Path:
     """Draw `index.html` of a store from the week.json of all its weeks."""
     views = build_views(summaries, notes)
-    title = "Kafka, week by week"
+    # Stores of several clusters stand open side by side.
+    cluster = next((view.week.cluster for view in views if view.week.cluster), "")
+    title = "Kafka, week by week" + f" \u00b7 {cluster}" * bool(cluster)
     return page.write_page(
         store / "index.html",
         title,
@@ -43,6 +45,7 @@ def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes = NO_
         tag("header", tag("h1", title)),
         tag("main", _newest(views), _weeks(views)),
         tag("footer", tag("p", "All times are UTC; a week begins on Monday.")),
+        page.number_sheets("Kafka, week by week"),
         shared=True,
     )
 
@@ -77,8 +80,10 @@ def _row(view: WeekView) -> TableRow:
     report = tag("a", "postmortem", href=f"{folder}/report.html",
                  aria_label=f"Postmortem of {view.name}")  # fmt: skip
     page_link = tag("a", view.name, href=f"{folder}/index.html")
+    begin = time_text(view.week.window[0])[:10]
     cells: list[Child] = [
-        tag("div", page_link, tag("br"), tag("small", report)),
+        tag("div", page_link, tag("br"), tag("small", f"from {begin}"), tag("br"),
+            tag("small", report)),
         tag("span", word, class_="badge"),
         tag("span", view.verdict.word),
         tag("span", short_why(view)),

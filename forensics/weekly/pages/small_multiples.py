@@ -109,7 +109,8 @@ def _choose_brokers(weeks: Sequence[WeekSummary], limit: int) -> list[int]:
 def draw_trend(view: WeekView) -> Markup:
     """Draw the grid, with what it says in words and its numbers below it."""
     grid = _draw_grid(view)
-    folded = tag("details", tag("summary", "Signals as a table"), _broker_table(view))
+    summary = tag("summary", "Signals as a table")
+    folded = tag("details", summary, _broker_table(view), class_="off-paper")
     return figure("figure-trend", grid, _caption(view), folded, _cluster_table(view))
 
 

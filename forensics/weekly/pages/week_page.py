@@ -32,14 +32,22 @@ def draw_week(
     view = build_view(week, earlier, notes)
     return page.write_page(
         target,
-        f"Kafka in week {view.name}",
+        _title(view),
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(view),
         tag("main", *(section(id_, title, draw(view), "\n") for id_, title, draw in _SECTIONS)),
         tag("footer", tag("p", "All times are UTC; a week begins on Monday. A finding belongs to "
                           "the week in which it begins.")),
+        page.number_sheets(f"Kafka in week {view.name}"),
         shared="../..",
     )  # fmt: skip
+
+
+def _title(view: WeekView) -> str:
+    """Name the week, and the cluster: weeks of several stores stand open side by side."""
+    return " \u00b7 ".join(
+        part for part in (f"Kafka in week {view.name}", view.week.cluster) if part
+    )
 
 
 def _header(view: WeekView) -> Markup:
@@ -50,7 +58,7 @@ def _header(view: WeekView) -> Markup:
     pages.append(tag("a", "Postmortem of this week", href="report.html"))
     return tag(
         "header",
-        tag("h1", f"Kafka in week {view.name}"),
+        tag("h1", _title(view)),
         tag("nav", tag("ul", *(tag("li", link) for link in pages)), aria_label="Other pages"),
         section_links((id_, title) for id_, title, _ in _SECTIONS[1:]),
     )

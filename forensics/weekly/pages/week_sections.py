@@ -9,6 +9,7 @@ from typing import Any
 
 from forensics.lib.text_format import MINUTE, count, duration, join_names, percent, time_text
 from forensics.report import theme
+from forensics.report.finding_text import shorten_names
 from forensics.report.html import (
     Child,
     Markup,
@@ -146,9 +147,7 @@ def _compared(view: WeekView) -> list[Child]:
     """Say in a chip how the week compares with the one before, and behind it why."""
     word = view.verdict.word
     chip = tag("span", compared_text(word), class_=f"badge level-{VERDICT_LEVELS[word]}")
-    cluster = view.week.cluster
-    about = f" {cluster[:1].upper()}{cluster[1:]}." if cluster else ""
-    return [chip, f" {view.verdict.why[:1].upper()}{view.verdict.why[1:]}.{about}"]
+    return [chip, f" {view.verdict.why[:1].upper()}{view.verdict.why[1:]}."]
 
 
 def _answers(view: WeekView) -> list[Markup]:
@@ -200,17 +199,17 @@ def _not_covered(view: WeekView) -> str:
     """Name the brokers and controllers whose logs cover too little of the week."""
     window = view.week.window_ms
     thin = [
-        f"{name} {percent(covered, window)}"
+        f"{shorten_names(name)} {percent(covered, window)}"
         for name, covered in sorted(view.week.servers.items())
         if covered < MIN_COVERED_SHARE * window
     ]
     gone = [name for name in (view.before.servers if view.before else ())
             if name not in view.week.servers]  # fmt: skip
-    thin += [f"{name} 0 %" for name in gone]
+    thin += [f"{shorten_names(name)} 0 %" for name in gone]
     if not thin:
         return ""
     names = join_names(thin, _MAX_NAMED)
-    return f"What happened where logs are missing; covered of the week: {names}."
+    return f"What happened while there are no logs. Of the week they cover: {names}."
 
 
 def _older_rules_warning(view: WeekView) -> Markup | None:
@@ -313,7 +312,7 @@ def _notes_example(view: WeekView) -> Markup | None:
         "has accepted_until is left out of the verdict, and comes back when that day is over."
     )
     summary = tag("summary", "Say who looks after a finding, or accept it for a while")
-    return tag("details", summary, tag("p", text), command_block(lines))
+    return tag("details", summary, tag("p", text), command_block(lines), class_="off-paper")
 
 
 def _finding_table(view: WeekView, findings: Sequence[TrackedFinding], caption: str) -> Markup:
@@ -325,7 +324,8 @@ def _finding_row(view: WeekView, finding: TrackedFinding) -> TableRow:
     severity, weeks = finding.group["severity"], finding.first_week
     if finding.week_count > 1:
         weeks = f"{finding.week_count} of {len(view.known_weeks)}, first in {weeks}"
-    why = finding.why if finding.state == "seen" else f"{finding.state}: {finding.why}"
+    # The caption says that there is no earlier week.
+    why = "-" if finding.state == "seen" else f"{finding.state}: {finding.why}"
     note = (
         tag("div", *_note_parts(finding.note, accepted=finding.accepted)) if finding.note else None
     )
@@ -451,7 +451,7 @@ def draw_hours(view: WeekView) -> Markup:
     ]  # fmt: skip
     head = ("Day", *(f"{hour:02d}" for hour in range(24)))
     listing = table(head, rows, caption="Leaderships lost by hour, UTC", numbers=head[1:])
-    folded = tag("details", tag("summary", "Hours as a table"), listing)
+    folded = tag("details", tag("summary", "Hours as a table"), listing, class_="off-paper")
     key = render_legend(legend(hours))
     return figure("figure-hours", draw_heatmap(hours), text, key, folded)
 

@@ -95,7 +95,7 @@ def week_headline(view: WeekView) -> str:
 
 
 def _and_more(number: int, noun: str) -> str:
-    return f", and {count(number, f'more {noun}')}" if number > 0 else ""
+    return f"; {count(number, f'more {noun}')}" if number > 0 else ""
 
 
 def percent_text(view: WeekView) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -175,6 +176,15 @@ def test_a_broker_that_its_disk_took_down_is_the_disks_doing(tmp_path: Path) -> 
     assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
 
 
+def test_a_stop_long_after_a_disk_failed_is_not_the_disks_doing(tmp_path: Path) -> None:
+    """A directory that failed is offline to the end; the broker is shut down with all others."""
+    line = event(99, "broker-1", "log_dir_failed", log_dir="/data")
+    build = partial(case, events=[line], away=[absence(1, "controlled", 900)])
+    disk = replace(finding("disk-failure", brokers=[1]), end=1000 * SECOND)
+
+    assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
+
+
 def test_a_broker_that_goes_on_without_a_disk_or_an_address_is_named(tmp_path: Path) -> None:
     disk = finding("disk-failure", brokers=[3])
     advertised = finding("unreachable-listener", brokers=[3], measures={"advertised": True})
@@ -202,6 +212,29 @@ def test_a_lost_controller_began_it_where_partitions_waited_for_the_next_one(
 
     found = {(kind, node) for kind, node, _ in triggers(tmp_path, build, offline, lost)}
     assert found == {("crash", "broker-1")} | ({("controller", "controller-1")} if told else set())
+
+
+def test_a_zookeeper_that_answers_nobody_began_it_beside_the_crash_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """Brokers 1 and 2 lost their sessions with it; 3 was killed by somebody."""
+    build = partial(
+        case,
+        events=[event(120, f"broker-{one}", "session_expired") for one in (1, 2)],
+        leadership=[
+            led(1, 10, 120), epoch(4, -1, 120, 125),
+            led(3, 10, 115, 1), epoch(4, -1, 115, 130, partition=1),
+        ],
+        away=[absence(1, "fenced", 118, 125), absence(2, "fenced", 118, 125),
+              absence(3, "crash", 110, 140)],
+        kraft=False,
+    )  # fmt: skip
+    offline = finding("offline-partitions", brokers=[1, 3], partitions=["t-0", "t-1"])
+    silent = finding("session-expiry", "medium", measures={"kind": "unreachable"})
+
+    assert triggers(tmp_path, build, offline, silent) == [
+        ("unknown", "zookeeper", silent.id), ("crash", "broker-3", None),
+    ]  # fmt: skip
 
 
 def test_a_stopped_broker_that_its_settings_keep_down_is_the_settings_doing(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.report import plotly_sheet, theme
+from forensics.report import partition_groups, plotly_sheet, theme
 from forensics.report.incident_span import incident_span
 from forensics.report.lane_intervals import LaneInterval, read_client_lanes, read_lanes
 from forensics.report.plotly_sheet import incident_bands
@@ -61,6 +61,9 @@ def test_all_were_in_service(tmp_path: Path) -> None:
 
     assert "All brokers in these logs were in service all the time" in html
 
+    html = draw(tmp_path, lane("broker-1", "up", 0, 900), lane("broker-1", "stopped", 900, END))
+    assert "were in service until they were shut down at the end" in html
+
 
 def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
     html = draw(
@@ -78,10 +81,14 @@ def test_a_state_has_one_word_in_text_bar_and_legend(tmp_path: Path) -> None:
     assert '"frozen"' in drawing
 
 
-def test_partitions_at_once_and_in_all_are_told_apart(unclean: Path) -> None:
+def test_partitions_at_once_are_told_where_no_summary_does(
+    unclean: Path, rewrite: Callable[[Path, dict[str, Any]], None]
+) -> None:
     """Two numbers for one thing leave a reader wondering which one is wrong."""
-    html = timeline.render(load_run(unclean))
+    assert "unavailable" not in timeline.render(load_run(unclean)).partition("Shown:")[0]
 
+    rewrite(unclean, {"findings": [], "verdict": "clear"})
+    html = timeline.render(load_run(unclean))
     assert "partitions at the same moment, at most: 3 unavailable" in html
 
 
@@ -119,7 +126,7 @@ def test_a_broker_without_lines_is_not_said_to_serve_all_the_time(tmp_path: Path
         "All brokers in these logs were in service all the time as far as their lines show: "
         "no lines for a while from broker 2" in html
     )
-    assert "unknown (no lines)</li>" in html
+    assert "not in the logs</li>" in html
 
 
 def test_the_band_of_the_incident_has_the_times_of_the_headline(tmp_path: Path) -> None:
@@ -232,4 +239,32 @@ def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:
     clients = [client_lane(f"app-{number}", "healthy", 0, END) for number in range(9)]
     html = draw(tmp_path, lane("broker-1", "up", 0, END), *clients)
 
-    assert "Clients: the 6 of 9 in trouble for longest" in html
+    assert "Clients: 6 of 9, those in trouble first" in html
+
+
+def test_a_leader_is_drawn_from_the_moment_that_lines_show_it(tmp_path: Path) -> None:
+    """No line says since when broker 3 led; one shows that it did at 90 s. Before, nothing is told.
+
+    Nor is what began nobody knows when painted as a partition without a leader.
+    """
+    draw(tmp_path, lane("broker-1", "up", 0, END))
+    row = {"topic": "t", "partition": 0, "how": "observed", "election": "failover",
+           "clean": True, "ended": "observed"}  # fmt: skip
+    save(tmp_path, "leadership", [
+        row | {"leader_epoch": 0, "leader": 1, "started_at": at(0), "ended_at": at(50_000)},
+        row | {"leader_epoch": 1, "leader": -1, "started_at": at(50_000),
+               "ended_at": at(52_000), "ended": "unknown"},
+        row | {"leader_epoch": 2, "leader": 3, "started_at": None, "ended_at": None,
+               "started_before": at(90_000)},
+        row | {"leader_epoch": 0, "partition": 1, "leader": -1, "started_at": None,
+               "ended_at": at(60_000)},
+    ])  # fmt: skip
+    run = load_run(tmp_path)
+    view = (at(0) // 1000, at(END) // 1000)  # type: ignore[operator]
+    lanes = timeline._read_partition_lanes(run, partition_groups.group_partitions(run), view)
+    shown = {(one.name, one.words or one.state, one.start - START, one.end - START)
+             for one in lanes}  # fmt: skip
+
+    assert ("t-0", "leader", 90_000, END) in shown
+    assert ("t-0", timeline.NOT_TOLD, 52_000, 90_000) in shown
+    assert {start for name, state, start, _ in shown if state == "no leader"} == {50_000}

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
+from forensics.detection.requirements import TOO_OLD
 from forensics.history.log_coverage import ENDS_EARLY
-from forensics.report.sections import verdict
+from forensics.report.sections import timeline, verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import at, document, file, finding, iso, lost, save
+from tests.report.sample_runs import at, document, file, finding, iso, leadership, lost, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 
@@ -106,6 +107,91 @@ def test_why_names_the_triggers_in_order_and_the_guardrail(unclean: Path) -> Non
     assert "Not known Why brokers 2 and 1 crashed." in says
 
 
+def test_a_zookeeper_that_answered_nobody_is_in_the_headline_and_first_in_why(
+    unclean: Path,
+) -> None:
+    silent = finding(
+        "F-1", "session-expiry", "medium", title="broker-1, broker-2 got no answer from ZooKeeper",
+        measures={"kind": "unreachable"}, explanation="It took connections and did not answer.",
+        **{"from": iso(40_000), "to": iso(70_000)},
+    )  # fmt: skip
+    offline = finding("F-3", "offline-partitions", "high", title="3 partitions unavailable")
+    began = [trigger("F-1", 0, 40_000, "unknown") | {"node": "zookeeper"},
+             trigger("F-2", 3, 60_000)]  # fmt: skip
+
+    says = draw(unclean, offline, silent, crashed("F-2", 3, 60_000), trigger=began)
+
+    assert says.startswith("high Broker 1, broker 2 got no answer from ZooKeeper; broker 3 crashed")
+    assert (
+        "Why Broker 1, broker 2 got no answer from ZooKeeper from 11:38:20 on. It took connections"
+        " and did not answer. Broker 3 crashed at 11:38:40"
+    ) in says
+    assert says.count("got no answer from ZooKeeper") == 2
+    assert "Why ZooKeeper did not answer." in says
+
+
+def test_a_check_that_could_not_run_is_told_with_its_reason_if_logs_would_help(
+    unclean: Path,
+) -> None:
+    """No log of an old Kafka tells of times in the future: nobody can do anything about that."""
+    old = {"detector": "future-timestamps", "status": "not_evaluable",
+           "reasons": [f"{TOO_OLD} 4.1"]}  # fmt: skip
+    none = "there is no controllers' log (controller.log) in the archive"
+    deaf = [{"detector": name, "status": "not_evaluable", "reasons": [none]}
+            for name in ("isr-storm", "slow-controller", "isr-flapping")]  # fmt: skip
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=[old])
+    assert "uture timestamps" not in says
+    assert "could not run" not in says
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=[old, *deaf])
+    assert f"ISR storm, slow controller, flapping of the ISR: not looked for, as {none}." in says
+    assert "uture timestamps" not in says
+
+    clear = draw(unclean, verdict_="clear", detectors=[old, {"detector": "a", "status": "quiet"}])
+    assert "; 1 check run. " in clear
+
+
+def test_checks_of_clients_are_counted_where_no_client_has_a_log(unclean: Path) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    none = "there is no clients' log in the archive"
+    deaf = [{"detector": name, "status": "not_evaluable", "reasons": [none]} for name in "ab"]
+
+    says = draw(unclean, crashed("F-2", 3, 60_000), detectors=deaf)
+
+    assert "What clients saw: none of their logs are here, so 2 checks could not run." in says
+    assert "not looked for" not in says
+
+
+def test_how_many_partitions_were_unavailable_at_once_is_said_where_it_is_fewer(
+    unclean: Path,
+) -> None:
+    """The caption of the timeline says no other number."""
+    dark = finding("F-1", "offline-partitions", "high",
+                   **{"from": iso(59_000), "to": iso(110_000)})  # fmt: skip
+    assert "3 of 11 partitions unavailable for 2.4 s." in draw(unclean, dark)
+
+    rows = leadership()
+    later = [row | {"topic": "later", "started_at": row["started_at"] + 20_000_000,
+                    "ended_at": row["ended_at"] and row["ended_at"] + 20_000_000}
+             for row in rows if row["topic"] == "metrics-firehose"]  # fmt: skip
+    save(unclean, "leadership", [*rows, *later])
+    impact = document([])["impact"] | {"partitions_unavailable": 6}
+
+    assert "6 of 11 partitions unavailable (at most 3 at once) for 2.4 s" in draw(
+        unclean, dark, impact=impact
+    )
+    assert "unavailable" not in text(timeline.render(load_run(unclean))).partition("Shown:")[0]
+
+
+def test_a_command_for_a_group_names_the_client(unclean: Path) -> None:
+    command = "kafka-consumer-groups.sh --reset-offsets --group mailing"
+    one = finding("F-1", "offset-reset", "medium", clients=["app-mail"],
+                  actions=[f"{command}   # back"])  # fmt: skip
+
+    assert "--group mailing \u2013 for app-mail, back" in draw(unclean, one)
+
+
 def test_why_says_nothing_twice(unclean: Path) -> None:
     story = "The address leads nowhere. The broker is well."
     found = finding("F-1", "unreachable-listener", "medium", brokers=[1], explanation=story,
@@ -148,7 +234,28 @@ def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> No
                   **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
 
     # The partition had no leader from 11:38:48 on.
-    assert "send again what they wrote from 11:38:20 to 11:38:48" in draw(unclean, one)
+    says = draw(unclean, one)
+    assert (
+        "send again what they wrote from 11:38:20 (the logs of then held none of it) to 11:38:48"
+        in says
+    )
+
+
+def test_producers_send_again_what_the_unclean_leader_lost_in_its_turn(unclean: Path) -> None:
+    tail = {"from": 900, "to": 907, "leader_epoch": 4, "records": 7, "cut_at": iso(120_000)}
+    rows = [
+        lost(0, 2, 845) | {"written_from": iso(40_000), "written_to": iso(71_318)},
+        lost(1, 2, 852) | {"also_cut": [tail]},
+        lost(3, 2, 0) | {"lost_records_min": 0},
+    ]  # fmt: skip
+    one = finding("F-1", "unclean-election", "critical", measures={"partitions": rows},
+                  **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
+    says = draw(unclean, one)
+
+    assert "and the last 7 records that they wrote to metrics-firehose-1 before 11:39:40" in says
+    # Partition 3 lost nothing: its consumers are left alone.
+    assert "reset all consumers of metrics-firehose-0, metrics-firehose-1: their logs begin" in says
+    assert "metrics-firehose-3 was elected uncleanly too and lost nothing" in says
 
 
 def test_nobody_sends_again_what_a_clean_failover_cut(unclean: Path) -> None:
@@ -223,9 +330,10 @@ def test_what_was_done_comes_before_what_came_of_it_and_settings_last(quiet: Pat
     says = draw(quiet, setting, cut, *stops, verdict_="clear")
 
     assert re.search(
-        r"Routine Brokers 1 and 2 were shut down cleanly at 11:40:00, and not started again after "
-        r"that\..*6 records truncated after a clean failover: lost only if written with acks=1 and "
-        r"not resent\..*1 setting could be safer\.", says,
+        r"Do now Nothing: .* Routine The logs end with a clean shutdown of brokers 1 and 2 at "
+        r"11:40:00\..*6 records truncated after a clean failover: they had not been acknowledged "
+        r"to producers with acks=all, which send them again \(with acks=1 they may be lost\)\..*"
+        r"1 setting could be safer\.", says,
     )  # fmt: skip
 
 
@@ -281,7 +389,7 @@ def test_a_client_whose_log_is_empty_is_named(unclean: Path) -> None:
     one = finding("F-1", "long-pause", "medium", brokers=[3], title="broker-3 froze for 14 s",
                   measures={"ways": {"silence": 1}, "longest_ms": 14_000})  # fmt: skip
 
-    assert "Without a line: app-rd." in draw(unclean, one)
+    assert "(1 broker). The log of app-rd is empty." in draw(unclean, one)
 
 
 def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: Path) -> None:
@@ -291,8 +399,9 @@ def test_a_loss_that_was_not_found_stands_with_what_was_cut_or_skipped(unclean: 
     pause = finding("F-1", "long-pause", "medium", brokers=[3])
     low = finding("F-2", "truncation", "low", measures={"partitions": [cut]})
     assert (
-        "Impact No data loss found, but 5 records truncated on 1 partition after clean failovers: "
-        "lost only if written with acks=1 and not resent."
+        "Impact No data loss found: 5 records truncated on 1 partition after clean failovers had "
+        "not been acknowledged to producers with acks=all, which send them again (with acks=1 they "
+        "may be lost)."
     ) in draw(unclean, pause, low)
 
     skipped = finding("F-3", "offset-reset", "medium", clients=["a"], measures={"skipped": 989})
@@ -406,9 +515,25 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
     none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
     says = draw(unclean, one, impact=none)
 
-    assert "1 client logged disconnects or retries between 11:38:18 and 11:39:29, for" in says
+    assert "1 client logged disconnects or retries between 11:38:30 and 11:38:35, for" in says
     assert "for up to 5 s: app-1; whether because of this is not in the logs." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
+
+    one["partitions"] = ["__consumer_offsets-2", "t-0"]
+    says = draw(unclean, one, impact=none)
+    assert "app-1; groups keep their offsets in __consumer_offsets-2, which was hit, too." in says
+
+
+def test_a_client_that_froze_is_told_beside_the_broker_that_did(unclean: Path) -> None:
+    frozen = {"kind": "pause", "pauses": 1, "longest_ms": 22_000, "ways": {"silence": 1},
+              "times": [{"from": iso(60_000), "seconds": 22.0}]}  # fmt: skip
+    one = finding("F-1", "long-pause", "medium", clients=["app-1"], measures=frozen,
+                  title="app-1 froze for 22 s", explanation="It neither wrote nor answered.",
+                  **{"from": iso(60_000), "to": iso(82_000)})  # fmt: skip
+    says = draw(unclean, crashed("F-2", 2, 45_000), one, trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "app-1 froze at 11:38:40 for 22 s. It neither wrote nor answered." in says
+    assert "Why app-1 froze." in says
 
 
 def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) -> None:
@@ -421,11 +546,9 @@ def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) ->
     ]
     one = crashed("F-2", 2, 50_000)
     save(unclean, "outages", once)
-    assert "unavailable: a-0 for 8 s, while broker 2 was down." in draw(unclean, one)
+    assert ": a-0 for 8 s, while broker 2 was down." in draw(unclean, one)
     save(unclean, "outages", twice)
-    assert "unavailable: a-1 for up to 5 s at a time, while broker 2 was down." in draw(
-        unclean, one
-    )
+    assert ": a-1 for up to 5 s at a time, while broker 2 was down." in draw(unclean, one)
 
 
 def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: Path) -> None:
@@ -440,7 +563,7 @@ def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: 
     says = draw(unclean, flaps, lost_with, trigger=[trigger("F-1", 3, 50_000)])
 
     assert "Broker 3 crashed twice (down 14 s from 11:38:30, from 11:39:00 on)" in says
-    assert "The broker that went was the active controller each time: 4.6 s without one" in says
+    assert "Each time the broker was the active controller, too: 4.6 s without one" in says
 
 
 def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
@@ -448,7 +571,13 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
                    measures={"kind": "controlled"}, **{"from": iso(140_000)})  # fmt: skip
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
-    assert "Not part of it: broker 1 was shut down cleanly at 11:40:00" in says
+    assert (
+        "They end with a clean shutdown of broker 1 at 11:40:00, which is not counted above."
+        in says
+    )
+    save(unclean, "files", [file(f"broker-{n}", "server") for n in (1, 2)])
+    both = [stop | {"id": f"F-{n}", "brokers": [n]} for n in (1, 2)]
+    assert "clean shutdown of all 2 brokers at" in draw(unclean, crashed("F-9", 2, 45_000), *both)
 
 
 def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
@@ -458,8 +587,15 @@ def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
     assert "Clocks:" not in draw(quiet, verdict_="clear")
 
     save(quiet, "clocks", [off])
-    told = "Clocks: that of broker 3 is 37 s ahead; times here are corrected."
+    told = "Clocks: that of broker 3 is 37 s ahead; times here are those of the other clocks."
     assert told in draw(quiet, verdict_="clear")
+
+
+def test_a_clock_that_is_far_off_is_to_be_set_right(unclean: Path) -> None:
+    off = finding("F-9", "clock-skew", "medium", brokers=[3],
+                  actions=["Set the clock of broker-3 right: it is 37.0 s ahead."])  # fmt: skip
+
+    assert "Set the clock of broker 3 right" in draw(unclean, crashed("F-2", 2, 45_000), off)
 
 
 def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> None:
@@ -476,7 +612,6 @@ def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> N
     ) in draw(unclean, cut, impact=impact)
 
     safe = finding("F-1", "truncation", "medium", measures={"partitions": rows, "acks_known": True})
-    assert (
-        "producers with acks=all send these again, and no log here shows one with acks=1."
-        in draw(unclean, safe)
+    assert "producers with acks=all, which send them again (no log here shows acks=1)." in draw(
+        unclean, safe
     )

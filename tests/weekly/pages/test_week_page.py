@@ -79,7 +79,7 @@ def test_brokers_whose_logs_are_thin_are_named(tmp_path: Path) -> None:
     weeks = [make_week("2026-W46"), make_week("2026-W47", covered={1: 1.0, 2: 0.4})]
     text = section_text(draw_store(tmp_path, weeks)["2026-W47"], "verdict")
 
-    assert "broker-2 40 %, broker-3 0 %" in text
+    assert "broker 2 40 %, broker 3 0 %" in text
 
 
 def test_each_trouble_is_told_under_its_state_with_its_weeks(pages: dict[str, Path]) -> None:
@@ -288,3 +288,26 @@ def test_what_logs_and_people_write_stays_text(tmp_path: Path) -> None:
         assert "\x1b" not in source
         assert "\u202e" not in source
     assert "⟨U+001B⟩" in page["2026-W46"].read_text("utf-8")
+
+
+def test_on_paper_stands_what_answers_and_each_sheet_is_named(pages: dict[str, Path]) -> None:
+    """What figures show once more as a table would be pages of small numbers."""
+    text = pages[LAST].read_text("utf-8")
+    folded = re.findall(r'<details class="([^"]*)"><summary>([^<]*)', text)
+
+    assert {words: classes for classes, words in folded if "of findings" not in words} == {
+        "Say who looks after a finding, or accept it for a while": "off-paper",
+        "Signals as a table": "off-paper", "Hours as a table": "off-paper",
+    }  # fmt: skip
+    assert f'content: "Kafka in week {LAST}, page " counter(page)' in text
+
+
+def test_weeks_of_two_clusters_have_two_titles(tmp_path: Path) -> None:
+    week = make_week("2026-W47")
+    week.cluster = "cluster abc\u2026 \u00b7 Kafka 4.3.0, 3 brokers"
+    drawn = draw_store(tmp_path, [week])
+    page, index = (drawn[name].read_text("utf-8") for name in ("2026-W47", "index"))
+
+    assert f"<title>Kafka in week 2026-W47 \u00b7 {week.cluster}</title>" in page
+    assert f"<title>Kafka, week by week \u00b7 {week.cluster}</title>" in index
+    assert "from 2026-11-16" in index

@@ -1,0 +1,79 @@
+"""Brokers that came back without the records they had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from forensics.detection.context import DetectionContext
+from tests.detection.cases import absence, case, event, logs, version
+from tests.detection.scenarios import Scenario
+
+NAME = "emptied-logs"
+Row = dict[str, Any]
+
+
+def came_back(
+    created: float = 130, *, more: Sequence[Row] = (), others: Sequence[int] = (), **tables: Any
+) -> Callable[[Path], DetectionContext]:
+    """Broker 2 is away from 100 to 130, and creates its log of t-0; nobody else is in sync."""
+    isr = [2, *others]
+    place: Row = {"topic": "t", "partition": 0}
+    made = event(created, "broker-2", "log_created", **place)
+    leads = event(created + 1, "broker-2", "partition_state", **place, leader=2, leader_epoch=1,
+                  isr=isr, log_end=0)  # fmt: skip
+    usual: dict[str, Any] = {
+        "isr": [version(0, isr, 10)],
+        "away": [absence(2, "crash", 100, 130)],
+        "files": [logs("broker-2", 400, role="broker", records=9)],
+    }
+    return partial(case, events=[made, leads, *more], **(usual | tables))
+
+
+READ = event(140, "app", "consumer_saw_truncation", topic="t", partition=0, position=144)
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "a consumer had read further than the log reaches now",
+        came_back(more=[READ]),
+        [{"severity": "critical", "brokers": [2], "partitions": ["t-0"],
+          "title": "Broker 2 came back with an empty disk: 1 log created anew;"
+                   " at least 144 records of 1 partition gone",
+          "measures": {"lost": 1, "records_min": 144}}],
+    ),
+    Scenario(
+        NAME, "fires", "no line tells whether there was anything in it",
+        came_back(), [{"severity": "high", "measures": {"lost": 1, "records_min": 0}}],
+    ),
+    Scenario(
+        NAME, "fires", "the others had the records",
+        came_back(others=[1]), [{"severity": "medium", "measures": {"lost": 0, "created": 1}}],
+    ),
+    Scenario(
+        NAME, "boundary", "created two minutes after the return",
+        came_back(250), [{"severity": "high"}],
+    ),
+    Scenario(NAME, "boundary", "and a moment later than that", came_back(250.1)),
+    Scenario(
+        NAME, "quiet", "a topic that was created while the broker was away",
+        came_back(isr=[version(0, [2], 110)]),
+    ),
+    Scenario(
+        NAME, "quiet", "a topic that was deleted meanwhile, and created again",
+        came_back(isr=[version(0, [2], 10), version(0, [2], 110, incarnation=1)]),
+    ),
+    Scenario(
+        NAME, "quiet", "a replica that the broker got when it was back",
+        came_back(isr=[version(0, [1], 10)]),
+    ),
+    Scenario(NAME, "quiet", "a log that was there", came_back(more=[], away=[])),
+    Scenario(
+        NAME, "blind", "only state-change logs",
+        partial(case, files=[
+            logs("broker-1", 100, file="broker-1/state-change.log", role="broker", records=9)
+        ]),
+        reason="there is no brokers' log (server.log)",
+    ),
+]  # fmt: skip
