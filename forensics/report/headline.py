@@ -42,7 +42,6 @@ from forensics.report.incident_span import (
     incident_span,
     outages_without_end,
 )
-from forensics.run_output.findings import LOSING
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -139,7 +138,7 @@ def loss_sentence(run: RunOutput) -> str:
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if totals and (told := _totals_sentence(totals)):
         return told
-    if totals is None and any(one.detector in LOSING for one in run.findings):
+    if totals is None and any(one.detector == "unclean-election" for one in run.findings):
         return "Records may be lost; how many is not known."
     if least:
         how = ": truncated after a failover" if truncated else ""

@@ -19,6 +19,7 @@ from forensics.detection.context import (
 from forensics.detection.shared.min_isr import REFUSALS
 from forensics.detection.shared.rolling_restarts import RollingStop, find_rolling_restarts
 from forensics.lib.intervals import IntervalIndex
+from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -35,8 +36,36 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     ]
     _find_harm(context, [roll for roll in rolls if roll.late])
     context.look_up(line for roll in rolls for line in roll.cited)
+    versions = _read_versions(context) if rolls else {}
     for roll in rolls:
+        roll.upgrade = _find_upgrade(roll.stops, versions)
         yield _finding(context, roll)
+
+
+def _read_versions(context: DetectionContext) -> dict[int, list[Row]]:
+    """Read which version of Kafka each broker named at its starts, in order of time."""
+    found: dict[int, list[Row]] = {}
+    for row in context.events("kafka_version"):
+        broker = broker_id(row["node"])
+        if broker is not None and row["detail"]:
+            found.setdefault(broker, []).append(row)
+    return found
+
+
+def _find_upgrade(
+    stops: Sequence[RollingStop], versions: Mapping[int, Sequence[Row]]
+) -> tuple[Row, Row] | None:
+    """Return a line with the version before and one with that after, if all brokers changed so."""
+    pairs = []
+    for stop in stops:
+        own = versions.get(stop.absence.broker, ())
+        before = [row for row in own if row["at"] < stop.absence.begin]
+        after = [row for row in own if row["at"] >= stop.absence.begin]
+        if not before or not after or before[-1]["detail"] == after[0]["detail"]:
+            return None
+        pairs.append((before[-1], after[0]))
+    is_one = len({(old["detail"], new["detail"]) for old, new in pairs}) == 1
+    return pairs[0] if is_one else None
 
 
 @dataclass
@@ -49,6 +78,16 @@ class Roll:
     # how long some of these had no leader, and the writes to them that were refused
     leaderless: Counter[str] = field(default_factory=Counter)
     refused: list[Row] = field(default_factory=list)
+    # lines that name the version of Kafka before and after
+    upgrade: tuple[Row, Row] | None = None
+
+    @property
+    def change(self) -> str:
+        """Say from which version of Kafka to which, if it was an upgrade or its way back."""
+        if self.upgrade is None:
+            return ""
+        old, new = (row["detail"] for row in self.upgrade)
+        return f", from Kafka {old} to {new}"
 
     @property
     def cited(self) -> Iterator[Row]:
@@ -72,12 +111,14 @@ def _finding(context: DetectionContext, found: Roll) -> Finding:
     return context.finding(
         NAME,
         limits["harmful" if harm else "hasty" if hasty else "patient"],
-        f"Hasty rolling restart of brokers {names}: {harm or _describe_stop(roll, hasty[0])}"
+        f"Hasty rolling restart of brokers {names}{found.change}:"
+        f" {harm or _describe_stop(roll, hasty[0])}"
         if hasty
-        else f"Rolling restart: brokers {names}; {_UNTOLD if untold else _PATIENT}{_moves(moved)}",
+        else f"Rolling restart: brokers {names}{found.change};"
+        f" {_UNTOLD if untold else _PATIENT}{_moves(moved)}",
         begin,
         end,
-        [*lines, *refused[:_SHOWN], *context.read_lines(found.cited)],
+        [*lines, *(found.upgrade or ()), *refused[:_SHOWN], *context.read_lines(found.cited)],
         brokers=brokers,
         partitions=sorted(late),
         measures={

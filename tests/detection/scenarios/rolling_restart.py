@@ -33,7 +33,23 @@ def refused(*seconds: float, topic: str = "t") -> Sequence[Row]:
             for at in seconds]  # fmt: skip
 
 
+def named(*pairs: tuple[int, float, str]) -> Sequence[Row]:
+    return [event(at, f"broker-{one}", "kafka_version", detail=name) for one, at, name in pairs]
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "an upgrade",
+        roll(events=named((1, 5, "3.5.2"), (2, 5, "3.5.2"), (1, 105, "3.7.1"), (2, 125, "3.7.1"))),
+        [{"title": "Rolling restart: brokers 1, 2, from Kafka 3.5.2 to 3.7.1; each was in every ISR"
+                   " again before the next stop"}],
+    ),
+    Scenario(
+        NAME, "fires", "only one of two names another version",
+        roll(events=named((1, 5, "3.5.2"), (2, 5, "3.5.2"), (1, 105, "3.7.1"), (2, 125, "3.5.2"))),
+        [{"title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next"
+                   " stop"}],
+    ),
     Scenario(
         NAME, "fires", "each was in sync again before the next stop", roll(),
         [{"severity": "info", "confidence": "confirmed", "brokers": [1, 2], "partitions": [],
