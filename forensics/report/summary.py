@@ -22,6 +22,7 @@ from forensics.lib.text_format import (
 )
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
+    estimated_starts,
     short_title,
     shorten_names,
     times_of,
@@ -71,11 +72,10 @@ LEADER_WORDS = {
 }  # fmt: skip
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
-ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
-# An end that is known to within less is told as if it were known.
-WITHIN_MS = 1000
-# Shorter troubles of a client say nothing of how long its users waited.
-MIN_TOLD_MS = 1000
+ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 5
+# An end that is known to within less is told as if it were known; shorter troubles of a client say
+# nothing of how long its users waited.
+WITHIN_MS = MIN_TOLD_MS = 1000
 # Replicas are dropped from an ISR, and clients time out, so long after the cause.
 AROUND_MS = 30_000
 
@@ -95,7 +95,7 @@ def explain_why(run: RunOutput) -> list[SummaryLine]:
     span = incident_span(run)
     if span is None:
         return []
-    sentences = [*_triggers(run, span), *_mechanism(run)]
+    sentences = [*_triggers(run, span), *_mechanism(run, span)]
     if not sentences:
         worst = run.incidents[0]
         sentences = [first_sentences(worst.explanation, 2) or "The logs do not say why."]
@@ -146,8 +146,12 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
                 if isinstance(vacant, int | float)
                 else ""
             )
-            each = "Each time the" if times == went > 1 else f"{times_text(times).capitalize()} the"
-            yield f"{each if went > 1 else 'The'} broker was the active controller, too{gap}."
+            who = "Each time the broker" if times == went > 1 else "The broker"
+            if times < went:
+                who = (
+                    "One of them" if times == 1 else f"{times_text(times).capitalize()} one of them"
+                )
+            yield f"{who} was the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -200,12 +204,11 @@ def _trigger_sentence(
             if again.measures.get("freezes_min"):
                 parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
-            when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)
-            parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
+            parts.append(" ".join(f"{name} {doing} at {clock_text(at, span.start)}{long}".split()))
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
-    text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
+    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), parts[-1]])
     text = text if text.startswith(members[0].get("node") or " ") else text[:1].upper() + text[1:]
     return f"{text}{_reason(kind, findings)}"
 
@@ -216,8 +219,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
     listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
     listed = times if len(times) == MAX_TIMES + 1 else listed
     parts = []
+    about = estimated_starts(finding)
     for at, seconds in listed:
-        when = clock_text(at, span.start)
+        when = f"{'about ' * (at in about)}{clock_text(at, span.start)}"
         long = f"{duration(whole_seconds(seconds))} from {when}" if seconds is not None else ""
         parts.append(long or f"from {when} on")
     if not parts:
@@ -227,10 +231,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
     away = "down " if kind == "crash" else "out of service "
-    if finding.detector == "long-pause" or finding.measures.get("freezes_min"):
-        # The words before say so.
-        away = ""
-    return f" ({away}{', '.join(parts)})"
+    # The words before may say so.
+    is_said = finding.detector == "long-pause" or bool(finding.measures.get("freezes_min"))
+    return f" ({'' if is_said else away}{', '.join(parts)})"
 
 
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
@@ -319,7 +322,7 @@ def first_sentences(text: str, number: int) -> str:
     return told if len(told) <= MAX_WHY else parts[0]
 
 
-def _mechanism(run: RunOutput) -> Iterator[str]:
+def _mechanism(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say how the trigger led to what the headline says, and which guardrail was missing."""
     worst = run.incidents[0]
     if worst.detector == "unclean-election":
@@ -330,8 +333,11 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
-            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if broker_id(node))
-            one = nodes[0] if len(nodes) == len(_trigger_nodes(run)) == 1 else "a broker"
+            began = {str(one.get("node")) for one in run.document.get("trigger") or ()}
+            nodes = [node_text(node) for node in began if broker_id(node) is not None]
+            leaders = {row["leader"] for *_, row in incident_outages(run, span)} - {None}
+            is_one = len(leaders) < 2 and len(nodes) == len(began) == 1
+            one = nodes[0] if is_one else "a broker"
             yield (
                 f"While {one} was away, the partitions that it led had no leader that served them"
                 " until another was elected or it came back."
@@ -364,10 +370,6 @@ def _created_again(run: RunOutput) -> Iterator[str]:
     for one in run.findings:
         if one.detector == "stale-metadata" and one.measures.get("suspect") == "topic_recreated":
             yield first_sentences(one.explanation, 1)
-
-
-def _trigger_nodes(run: RunOutput) -> set[str]:
-    return {str(one.get("node")) for one in run.document.get("trigger") or ()}
 
 
 def _unclean_mechanism(run: RunOutput, worst: SavedFinding) -> str:
