@@ -15,6 +15,7 @@ _KEYS = ["topic", "partition"]
 # ZooKeeper brokers log the replicas of a topic as it is made or grows, and never again.
 _CREATED = ("topic_created", "partitions_added")
 _ASSIGNED = re.compile(r"(\d+) -> \w+\((?:replicas=)?(\d[\d, ]*)")
+_MAX_DIGITS = 10
 Assignments = Mapping[tuple[str, int], Sequence[int]]
 
 
@@ -28,8 +29,10 @@ def read_assignments(context: DetectionContext) -> Assignments:
     where = pc.field("kind").isin(list(_CREATED)) & pc.field("ts").is_valid()
     for row in sorted(context.each("events", where, columns), key=lambda row: int(row["at"])):
         for partition, replicas in _ASSIGNED.findall(row["detail"] or ""):
-            numbers = tuple(int(one) for one in re.findall(r"\d+", replicas))
-            found[row["topic"], int(partition)] = numbers
+            numbers = re.findall(r"\d+", replicas)
+            # Kafka writes no longer ones.
+            if max(map(len, (partition, *numbers))) <= _MAX_DIGITS:
+                found[row["topic"], int(partition)] = tuple(map(int, numbers))
     # In columns: the table may be long.
     valid = pc.field("replicas").is_valid()
     for batch in context.batches("leadership", valid, [*_KEYS, "replicas"]):
