@@ -1,7 +1,4 @@
-"""The answers of the first screen: why, to whom, what was lost, what to do, what is not known.
-
-Each is a few short lines out of the trigger, the chains, the impact and the outages of a run.
-"""
+"""The answers of the first screen: why, to whom, what was lost; a few short lines each."""
 
 from __future__ import annotations
 
