@@ -60,6 +60,13 @@ SCENARIOS = [
         NAME, "quiet", "a topic that was created while the broker was away",
         came_back(isr=[version(0, [2], 110)]),
     ),
+    *(
+        Scenario(
+            NAME, "quiet", f"a process that went on ({kind}) creates what was made meanwhile",
+            came_back(away=[absence(2, kind, 100, 130)]),
+        )
+        for kind in ("pause", "isolated", "fenced")
+    ),
     Scenario(
         NAME, "quiet", "a topic that was deleted meanwhile, and created again",
         came_back(isr=[version(0, [2], 10), version(0, [2], 110, incarnation=1)]),
