@@ -57,7 +57,9 @@ from forensics.schemas import EVENTS
 # The role of a file that is no log.
 DOCUMENT = "document"
 
-_NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
+_NODE_IN_NAME = re.compile(
+    r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d{1,10})(?!\d)", re.IGNORECASE
+)
 
 
 # They name nobody.

@@ -112,6 +112,14 @@ def times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
     return [(finding.start_ms or 0, float(away or 0))] if known else []
 
 
+def estimated_starts(finding: SavedFinding) -> set[int]:
+    """Return which of `times_of` began at a moment that is known to within some seconds only."""
+    rows = finding.measures.get("times") or finding.measures.get("absences")
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    starts = (parse_millis(row.get("from")) for row in known if row.get("within_s"))
+    return {at for at in starts if at is not None}
+
+
 def whole_seconds(seconds: float) -> int:
     """Return whole seconds in milliseconds, where tenths say nothing.
 

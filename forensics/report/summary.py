@@ -1,7 +1,4 @@
-"""The answers of the first screen: why, to whom, what was lost, what to do, what is not known.
-
-Each is a few short lines out of the trigger, the chains, the impact and the outages of a run.
-"""
+"""The answers of the first screen: why, to whom, what was lost; a few short lines each."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ from forensics.lib.text_format import (
 )
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
+    estimated_starts,
     short_title,
     shorten_names,
     times_of,
@@ -203,12 +201,11 @@ def _trigger_sentence(
             if again.measures.get("freezes_min"):
                 parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
-            when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)
-            parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
+            parts.append(" ".join(f"{name} {doing} at {clock_text(at, span.start)}{long}".split()))
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
-    text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
+    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), parts[-1]])
     text = text if text.startswith(members[0].get("node") or " ") else text[:1].upper() + text[1:]
     return f"{text}{_reason(kind, findings)}"
 
@@ -219,8 +216,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
     listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
     listed = times if len(times) == MAX_TIMES + 1 else listed
     parts = []
+    about = estimated_starts(finding)
     for at, seconds in listed:
-        when = clock_text(at, span.start)
+        when = f"{'about ' * (at in about)}{clock_text(at, span.start)}"
         long = f"{duration(whole_seconds(seconds))} from {when}" if seconds is not None else ""
         parts.append(long or f"from {when} on")
     if not parts:

@@ -373,6 +373,13 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
             of = count(open_ends, "partition")
             yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
         yield from _unknown_leaders(run)
+        for one in (run.document.get("impact") or {}).get("gives_up_early") or ():
+            yield SummaryLine(
+                f"How many records {one['client']} gave up: it does so after "
+                f"{duration(round(1000 * one['after_s']))} (delivery.timeout.ms), and nobody took "
+                f"writes to {one['topic']} for up to {duration(round(1000 * one['wait_s']))}.",
+                "clients", "Clients",
+            )  # fmt: skip
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:
         of = count(totals.unbounded, "partition")

@@ -107,7 +107,7 @@ def _absence_finding(
             "how": how,
             "ways": dict(sorted(ways.items())),
         }
-        | {"absences": list_absences((one.begin, one.end) for one in run)}
+        | {"absences": list_absences(((one.begin, one.end) for one in run), run)}
         | _known_causes(context, run, tried)
         | (_freezes(run, others) if others else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
@@ -131,7 +131,7 @@ def _absence_finding(
 def _freezes(run: Sequence[Absence], others: Sequence[ProcessStall]) -> dict[str, Any]:
     """List the freezes that lines tell of: there may be more, also within the longer ones."""
     spans = [*((one.begin, one.end) for one in run), *((one.begin, one.end) for one in others)]
-    return {"freezes_min": len(spans), "times": list_absences(spans)}
+    return {"freezes_min": len(spans), "times": list_absences(spans, run)}
 
 
 def _moved_partitions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pyarrow.compute as pc
 
@@ -104,20 +105,25 @@ def _finding(context: DetectionContext, found: Roll) -> Finding:
     brokers = [stop.absence.broker for stop in roll]
     lines = [line for stop in roll for line in _stop_lines(stop)]
     names = ", ".join(map(str, brokers))
+    begin = roll[0].absence.begin
+    end = max(stop.absence.end or stop.absence.begin for stop in roll)
+    moved = _controllers_between(context, begin, end)
     return context.finding(
         NAME,
         limits["harmful" if harm else "hasty" if hasty else "patient"],
         f"Hasty rolling restart of brokers {names}{found.change}:"
         f" {harm or _describe_stop(roll, hasty[0])}"
         if hasty
-        else f"Rolling restart: brokers {names}{found.change}; {_UNTOLD if untold else _PATIENT}",
-        roll[0].absence.begin,
-        max(stop.absence.end or stop.absence.begin for stop in roll),
+        else f"Rolling restart: brokers {names}{found.change};"
+        f" {_UNTOLD if untold else _PATIENT}{_moves(moved)}",
+        begin,
+        end,
         [*lines, *(found.upgrade or ()), *refused[:_SHOWN], *context.read_lines(found.cited)],
         brokers=brokers,
         partitions=sorted(late),
         measures={
             "order": brokers,
+            "controllers": moved,
             "hasty": [stop.absence.broker for stop in hasty],
             "late_partitions": len(late),
             "leaderless_s": round(max(leaderless.values(), default=0) / SECOND, 1),
@@ -129,6 +135,26 @@ def _finding(context: DetectionContext, found: Roll) -> Finding:
         or (_UNTOLD if untold else _PATIENT),
         doubts=_DOUBTS,
     )
+
+
+def _controllers_between(context: DetectionContext, begin: int, end: int) -> list[str]:
+    """Return who was the active controller meanwhile, in turn."""
+    terms = sorted(context.history.lanes.terms.terms, key=lambda term: term.span.begin)
+    nodes = [
+        term.node
+        for term in terms
+        if term.span.state == "active"
+        and term.node is not None
+        and term.span.begin <= end
+        and (term.span.end is None or term.span.end >= begin)
+    ]
+    return [node for node, _ in groupby(nodes)]
+
+
+def _moves(controllers: Sequence[str]) -> str:
+    if len(controllers) < 2:
+        return ""
+    return f"; the active controller moved from {' to '.join(controllers[:_SHOWN])}"
 
 
 def _stop_lines(stop: RollingStop) -> Sequence[Row]:

@@ -30,7 +30,7 @@ _REPORTED_TO_PRODUCERS = frozenset({
     "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_DESTROY", "UNKNOWN_TOPIC_OR_PARTITION",
 })  # fmt: skip
 _LIBRDKAFKA = "application.error@0.11"
-_EXPIRED = re.compile(r"Expiring (\d+) record\(s\) for (\S+-\d+) ?:")
+_EXPIRED = re.compile(r"Expiring (\d{1,18}) record\(s\) for (\S+-\d+) ?:")
 _REFUSED = re.compile(r"Topic (\S+) not present in metadata after \d+ ms")
 _SHOWN = 3
 

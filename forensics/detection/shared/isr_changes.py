@@ -48,7 +48,7 @@ _SHRINK_COLUMNS = (
     "ts", "node", "file", "line", "text", "rule", "topic", "partition", "broker", "previous_isr",
     "isr", "log_end", "detail",
 )  # fmt: skip
-_POSITION = re.compile(r"brokerId: (\d+), endOffset: (-?\d+)")
+_POSITION = re.compile(r"brokerId: (\d{1,10}), endOffset: (-?\d{1,18})\b")
 _CAUGHT_UP = re.compile(r"brokerId: (\d{1,10}), endOffset: -?\d+, lastCaughtUpTimeMs: (\d{1,15})\b")
 # Leaders look for followers that lag at intervals: who is dropped within that has lagged as long.
 _SAME_LAG = 5 * SECOND

@@ -267,6 +267,7 @@ def test_the_impact_counts_what_nobody_planned(tmp_path: Path) -> None:
         "partitions_unavailable": 1, "partitions": 2, "partition_seconds": 30.0,
         "longest_s": 30.0, "planned_partition_seconds": 0.5, "clients_affected": 0,
         "records_lost_min": 0, "records_lost_max": 0, "unknown_leaders": None,
+        "gives_up_early": [],
     }  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, epoch, event, logs, version
+from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.controller_terms import ControllerTerm
+from tests.detection.cases import SECOND, absence, case, epoch, event, logs, version
 from tests.detection.scenarios import Scenario
 
 NAME = "rolling-restart"
@@ -53,6 +55,16 @@ SCENARIOS = [
         [{"severity": "info", "confidence": "confirmed", "brokers": [1, 2], "partitions": [],
           "title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next"
                    " stop"}],
+    ),
+    Scenario(
+        NAME, "fires", "the first was the active controller, and another one took over",
+        roll(controllers=[
+            ControllerTerm("broker-1", 1, Span("active", 0, 101 * SECOND)),
+            ControllerTerm("broker-3", 3, Span("active", 102 * SECOND, None)),
+        ]),
+        [{"severity": "info", "measures": {"controllers": ["broker-1", "broker-3"]},
+          "title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next stop"
+                   "; the active controller moved from broker-1 to broker-3"}],
     ),
     Scenario(
         NAME, "fires", "the first was not in sync yet",

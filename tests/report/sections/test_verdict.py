@@ -591,6 +591,26 @@ def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
     assert told in draw(quiet, verdict_="clear")
 
 
+def test_what_a_hasty_producer_gave_up_is_not_known(unclean: Path) -> None:
+    hasty = {"client": "app-hasty", "after_s": 3.0, "topic": "t", "wait_s": 11.9}
+    impact = document([])["impact"] | {"gives_up_early": [hasty]}
+    told = "How many records app-hasty gave up: it does so after 3 s (delivery.timeout.ms)"
+
+    assert told in draw(unclean, crashed("F-2", 2, 45_000), impact=impact)
+
+
+def test_a_beginning_that_is_an_estimate_is_told_as_one(unclean: Path) -> None:
+    rows = [{"from": iso(at), "seconds": 30.0, "within_s": within}
+            for at, within in ((45_000, 5.0), (95_000, 0))]  # fmt: skip
+    one = crashed("F-2", 2, 45_000) | {
+        "detector": "flapping-broker",
+        "measures": {"how": "crash", "cycles": 2, "absences": rows},
+    }
+    says = draw(unclean, one, trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "(down 30 s from about 11:38:25, 30 s from 11:39:15)" in says
+
+
 def test_a_clock_that_is_far_off_is_to_be_set_right(unclean: Path) -> None:
     off = finding("F-9", "clock-skew", "medium", brokers=[3],
                   actions=["Set the clock of broker-3 right: it is 37.0 s ahead."])  # fmt: skip
