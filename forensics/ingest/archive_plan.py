@@ -195,6 +195,8 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
     account = planner.begin_archive("zip", "by its directory", size)
     if directory.shift:
         account.how = f"by its directory, behind {directory.shift:,} bytes of something else"
+    if directory.trailing:
+        account.note_fault(f"{directory.trailing:,} bytes that are no zip follow its end, unread")
     budget = Budget(planner.limits)
     stretch = _Records(planner, account, directory.shift)
     names, hollow = UniqueNames(), _Hollow(planner)
