@@ -148,7 +148,10 @@ def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None,
                 break
             looked_at += 1
             known = split.size if split.role == "range" else split.bytes
-            yield part.file, None if inside else known, _head(part.blocks, HEAD_BYTES)
+            head = _head(part.blocks, HEAD_BYTES)
+            # How long a file in an archive is nobody knows yet, but one without a line is empty.
+            length = None if inside else known
+            yield part.file, length if head else 0, head
             if looked_at >= MAX_FILES:
                 break
         if inside and split.role != "range" and (is_cut or looked_at >= MAX_FILES):

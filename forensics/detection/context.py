@@ -25,6 +25,7 @@ from forensics.history.nodes.broker_states import FOREVER, Absence, Absences, Sp
 from forensics.history.rebuild import History
 from forensics.lib.arrow_io import is_any_of
 from forensics.lib.intervals import IntervalIndex
+from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import CONFIDENCES, Finding, PartitionLoss
@@ -42,6 +43,8 @@ MAX_QUOTED_PARTITIONS = 200
 _CHUNK_ROWS = 10_000
 # A line written as a process falls asleep or wakes up says nothing about the time in between.
 _DOZING = SECOND // 2
+# A process that dies may have had nothing to log for a while.
+_QUIET_BEFORE = 60 * SECOND
 _START_STATES = ("starting", "recovering")
 
 
@@ -236,7 +239,8 @@ class DetectionContext:
                     else f"may be off by {uncertainty // 1000} ms"
                 )
                 reasons.append(f"the order rests on {apart // 1000} ms, and the clocks {off}")
-        hole = next(self.visibility.gaps(begin, end, nodes), None)
+        gaps = self.visibility.gaps(begin, end, nodes)
+        hole = next((gap for gap in gaps if not self._was_down(gap)), None)
         if hole is not None:
             step -= 1
             reasons.append(f"the logs of {hole['node']} have a hole then ({hole['why']})")
@@ -267,6 +271,18 @@ class DetectionContext:
         details["actions"] = self.commands.adapt(details.get("actions", ()))
         return Finding(
             detector, severity, level, title, begin, end, evidence, reason=reason, **details
+        )
+
+    def _was_down(self, gap: Mapping[str, Any]) -> bool:
+        """Return True if a broker logged nothing because its process was known to be gone."""
+        broker, start, stop = broker_id(gap["node"]), gap["started_at"], gap["ended_at"]
+        if broker is None or start is None or stop is None:
+            return False
+        return any(
+            one.kind in ("crash", "controlled")
+            and one.begin - _QUIET_BEFORE <= start
+            and one.begin <= stop <= (stop if one.end is None else one.end)
+            for one in self.absences_around(broker, start, stop)
         )
 
     @property

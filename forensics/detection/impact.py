@@ -10,12 +10,17 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
-from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
+from forensics.detection.shared.client_settings import (
+    knows_acks,
+    read_client_starts,
+    topics_of_clients,
+    topics_without_acks,
+)
 from forensics.detection.shared.leader_handovers import find_leader_gaps
 from forensics.history.partitions.outages import LeaderGap
 from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.node_ids import whole_client
-from forensics.lib.time_units import SECOND, to_iso
+from forensics.lib.time_units import MILLISECOND, SECOND, to_iso
 from forensics.run_output.findings import INCIDENT_SEVERITIES, LOSING, Finding, total_loss
 
 _COLUMNS = (
@@ -34,6 +39,7 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
     hit: set[tuple[str, int]] = set()
     seconds = {True: 0, False: 0}
     longest = 0
+    waits: dict[str, int] = {}
     spans: list[tuple[int, int]] = []
     for row in context.each("outages", None, _COLUMNS):
         if row["planned"] and row["ended_at"] is None:
@@ -45,6 +51,7 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
             hit.add((row["topic"], row["partition"]))
             end = row["ended_after"] or end
             longest = max(longest, end - row["started_at"])
+            waits[row["topic"]] = max(waits.get(row["topic"], 0), end - row["started_at"])
             spans.append((row["started_at"], _heard_until(context, row, end)))
             if len(spans) > _MAX_SPANS:
                 spans = merge(spans)
@@ -58,8 +65,10 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         "planned_partition_seconds": round(seconds[True] / SECOND, 1),
         "clients_affected": len(
             _clients_hit(context, spans)
-            | clients_in_trouble((one.severity, one.clients) for one in findings)
+            | clients_in_trouble((one.detector, one.severity, one.clients) for one in findings)
+            | clients_of_deleted(findings)
         ),
+        "gives_up_early": _find_hasty(context, findings, waits),
         "records_lost_min": least,
         "records_lost_max": most,
     }
@@ -85,6 +94,38 @@ def describe_gaps(
         "from": to_iso(min(one.begin for one in open_.values())),
         "to": to_iso(max(ends)) if len(ends) == len(open_) else None,
     }
+
+
+def _find_hasty(
+    context: DetectionContext, findings: Sequence[Finding], waits: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return producers that gave up sooner than their topics could be written to again.
+
+    Their own logs need not say that they did: only the application is told.
+    """
+    waits = dict(waits)
+    for one in findings:
+        if one.detector == "under-min-isr" and (refused := one.measures.get("longest_s")):
+            for topic in {name.rpartition("-")[0] for name in one.partitions}:
+                waits[topic] = max(waits.get(topic, 0), round(refused * SECOND))
+    told = {
+        name for one in findings if one.detector == "undelivered-records" for name in one.clients
+    }
+    last = {
+        (one.node, one.client): limit * MILLISECOND
+        for starts in read_client_starts(context).values() if waits
+        for one in starts
+        if one.is_producer and (limit := one.number("delivery.timeout.ms")) is not None
+    }  # fmt: skip
+    hasty = {key: limit for key, limit in last.items() if limit < max(waits.values(), default=0)}
+    found = []
+    for (node, client), topics in sorted(topics_of_clients(context, hasty).items()):
+        limit = hasty[node, client]
+        wait, topic = max(((waits.get(topic, 0), topic) for topic in topics), default=(0, ""))
+        if wait > limit and not told & {node, client}:
+            found.append({"client": client, "after_s": limit / SECOND, "topic": topic,
+                          "wait_s": round(wait / SECOND, 1)})  # fmt: skip
+    return found[:_MAX_NAMED]
 
 
 def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) -> int:
@@ -142,13 +183,28 @@ def _count_partitions(context: DetectionContext) -> int:
     return count
 
 
-def clients_in_trouble(findings: Iterable[tuple[object, Iterable[str]]]) -> set[str]:
-    """Return the clients that incidents are about, given severity and clients of each finding."""
+def clients_in_trouble(findings: Iterable[tuple[object, object, Iterable[str]]]) -> set[str]:
+    """Return the clients that incidents are about, given detector, severity, clients of findings.
+
+    One that met the same a few times only was affected, too.
+    """
+    every = [(detector, severity, list(clients)) for detector, severity, clients in findings]
+    incidents = {detector for detector, severity, _ in every if severity in INCIDENT_SEVERITIES}
     return {
         whole_client(name)
-        for severity, clients in findings
-        if severity in INCIDENT_SEVERITIES
+        for detector, severity, clients in every
+        if severity in INCIDENT_SEVERITIES or (severity == "low" and detector in incidents)
         for name in clients
+    }
+
+
+def clients_of_deleted(findings: Iterable[Finding]) -> set[str]:
+    """Return the clients of topics that were deleted and created again: their data is gone."""
+    return {
+        whole_client(name)
+        for one in findings
+        if one.measures.get("suspect") == "topic_recreated"
+        for name in one.clients
     }
 
 

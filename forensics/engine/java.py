@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -35,6 +36,7 @@ from forensics.lib.this_machine import mappable_bytes
 MIN_VERSION = 17
 # Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
 _BESIDE_HEAP_BYTES = 4 << 30
+_OPEN_FILES = 512
 _OWN_CLASSES = re.compile(r"-XX:(?:SharedArchiveFile|ArchiveClassesAtExit)|-Xshare")
 _HEAP = re.compile(r"([0-9]{1,6})([kmgt])b?")
 
@@ -126,6 +128,7 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
 
     Raises JavaError, with what was looked at and what to do, when none of them is new enough.
     """
+    _refuse_few_files()
     _refuse_tight_limit(environ)
     unfit: list[str] = []
     for origin, java in _candidates(environ):
@@ -314,6 +317,19 @@ def _refuse_tight_limit(environ: Mapping[str, str]) -> None:
     if allowed is not None and allowed < needed:
         raise _memory_error(
             f"`ulimit -v` allows {allowed >> 10} KB, and Spark needs about {needed >> 10}"
+        )
+
+
+def _refuse_few_files() -> None:
+    """Refuse a limit of open files in which Java cannot even say what it lacks.
+
+    Java raises the limit to the highest that it may have, and Spark opens some hundred libraries.
+    """
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < _OPEN_FILES:
+        raise JavaError(
+            f"`ulimit -n` allows {allowed} open files, and Spark needs about {_OPEN_FILES}. Raise"
+            " the limit, or run with --engine local, which needs few."
         )
 
 

@@ -57,7 +57,13 @@ from forensics.schemas import EVENTS
 # The role of a file that is no log.
 DOCUMENT = "document"
 
-_NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
+_NODE_IN_NAME = re.compile(
+    r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d{1,10})(?!\d)", re.IGNORECASE
+)
+
+
+# They name nobody.
+_FOLDERS_OF_LOGS = frozenset({"log", "logs"})
 
 
 def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> None:
@@ -149,6 +155,10 @@ def _role_and_node(
         inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
         own = (alone and "/" in inside) or (packed and "!" in name)
         stem = name.rpartition("/")[2].partition(".")[0]
+        if own and folder in _FOLDERS_OF_LOGS:
+            # Each of several clients may have one of its own.
+            above = [part for part in inside.split("/")[:-1] if part not in _FOLDERS_OF_LOGS]
+            own, folder = bool(above), above[-1] if above else ""
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
@@ -163,10 +173,8 @@ IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left ou
 
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
-# So much of a file, and of each block of a document, is searched for messages that rules know;
-# fewer than a few may be quoted.
-SEARCHED_BYTES = 64 << 10
-FEW_MESSAGES = 5
+# Fewer lines that say what rules look for, among so many events for each, may be quoted.
+_FEW_UNREAD, _UNREAD_SHARE = 3, 200
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -223,6 +231,10 @@ class FileAccount:
     unread_parts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     # the first lines below records that look like records themselves
     misread_at: list[int] = field(default_factory=list)
+    # lines that say what rules look for and gave no event: how many, by rule, and the first
+    unread_lines: int = 0
+    unread_messages: Counter[str] = field(default_factory=Counter)
+    unread_at: int | None = None
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -277,6 +289,8 @@ class FileAccount:
         part.layouts, part.zoned, part.forms = self.layouts, self.zoned, self.forms
         part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
         part.rules, part.levels = self.rules, Counter(self.levels)
+        part.unread_lines, part.unread_at = self.unread_lines, self.unread_at
+        part.unread_messages = self.unread_messages
         part.duplicate_of = self.duplicate_of
         return part
 
@@ -318,6 +332,21 @@ class FileAccount:
         self.steps = largest_jumps([*self.steps, *confirmed])
         self.open_steps = []
 
+    def _say_unread_messages(self, layout: str | None) -> str:
+        """Say that some lines look like events and are none."""
+        count, rules = self.unread_lines, self.unread_messages
+        rule = min(rules, key=lambda name: (-rules[name], name))
+        where = f", the first is line {self.unread_at:,}" if self.unread_at else ""
+        what = (
+            f"it is no log ({layout}), save the log itself as text, a record a line"
+            if self.is_document
+            else "see `kafka-forensics layout try`"
+        )
+        return (
+            f"{count:,} line(s) were read as no event although they say what rules look for"
+            f" (most often {rule}{where}): {what}"
+        )
+
     def to_row(self) -> dict[str, Any]:
         """Return the row of the table of files."""
         counts = self.counts
@@ -342,9 +371,10 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = self.counts["messages"] >= FEW_MESSAGES and not duplicate and not notes
-        if unread and (self.is_document or not self.counts["events"]):
-            notes.append(_say_unread_messages(self.counts["messages"], layout, self.is_document))
+        unread = self.unread_lines
+        few = unread < _FEW_UNREAD and unread * _UNREAD_SHARE < counts["events"]
+        if unread and not few and not duplicate:
+            notes.append(self._say_unread_messages(layout))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -388,20 +418,6 @@ def _say_misread(count: int, lines: Sequence[int]) -> str:
     return (
         f"{count:,} lines below records look like records themselves{where}: no layout reads them,"
         " they count as parts of the records above; see `kafka-forensics layout try`"
-    )
-
-
-def _say_unread_messages(count: int, layout: str | None, is_document: bool) -> str:
-    """Say that messages of Kafka stand in a file, and are not read."""
-    if is_document:
-        return (
-            f"holds messages of Kafka ({count:,} were seen), which are not read, since it is no log"
-            f" ({layout}): save the log itself as text, a record a line"
-        )
-    return (
-        f"no event was read, but it holds messages that rules know ({count:,} in its first"
-        f" {SEARCHED_BYTES >> 10} kB): how they are written is not understood; save the log as its"
-        " program wrote it, or see `kafka-forensics layout try`"
     )
 
 
@@ -465,8 +481,12 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
     total.misread_at += [base + line for line in account.get("misread_at", ())]
-    for name in ("impossible", "messages", "misread_lines", "parted_lines"):
+    for name in ("impossible", "misread_lines", "parted_lines"):
         total.counts[name] += account.get(name, 0)
+    if unread := account.get("unread_messages"):
+        total.unread_lines += unread["count"]
+        total.unread_messages.update(unread["rules"])
+        total.unread_at = total.unread_at or base + unread["first"]
     total.layouts.update(account["layouts"])
     total.forms.update(account.get("forms", {}))
     total.zoned += account.get("zoned", 0)

@@ -312,23 +312,26 @@ def _origin_parts(account: FileAccount) -> Iterator[FileAccount]:
 
 
 def _stretches(account: FileAccount) -> Iterator[FileAccount]:
-    """Yield the stretches between the cuts of a file, each with its own counts."""
+    """Yield the stretches between the cuts of a file, each with its own counts.
+
+    Where no line has a time, the file is one.
+    """
     counts = account.counts
-    if account.first is None or account.last is None:
-        return
     names = ("records", "blank_lines", "unparsed_lines")
-    whole = (counts["lines"] + 1, account.last, 0, *(counts[name] for name in names))
+    ends = counts["lines"] + 1, account.last or 0, 0
+    whole: Cut = (*ends, counts[names[0]], counts[names[1]], counts[names[2]])
     begin, before, line = account.first, (0, 0, 0), 1
-    for number, cut in enumerate((*account.cuts, whole)):
+    for number, (end, last, then, *at) in enumerate((*account.cuts, whole)):
         part = account.new_part()
-        part.begins, part.first, part.last = line, begin, cut[1]
-        done = dict(zip(names, map(int.__sub__, cut[3:], before), strict=True))
-        part.counts.update(lines=cut[0] - line, **done)
-        part.counts["continuation_lines"] = cut[0] - line - sum(done.values())
+        part.begins, part.first = line, begin
+        part.last = None if account.last is None else last
+        done = dict(zip(names, map(int.__sub__, at, before), strict=True))
+        part.counts.update(lines=end - line, **done)
+        part.counts["continuation_lines"] = end - line - sum(done.values())
         part.writers = account.stretches[number]
-        part.gaps = [gap for gap in account.gaps if line < gap[2] < cut[0]]
+        part.gaps = [gap for gap in account.gaps if line < gap[2] < end]
         yield part
-        line, begin, before = cut[0], cut[2], (cut[3], cut[4], cut[5])
+        line, begin, before = end, then, (at[0], at[1], at[2])
 
 
 def _merge(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,12 @@ import pyarrow.compute as pc
 from forensics.events.event_columns import Rows
 from forensics.events.matcher import Matcher
 from forensics.events.rules import LIBRARY_LOGGERS, Rule
+from forensics.events.unread_messages import KnownMessages
 from forensics.ingest.embedded_client_lines import THREAD
 from forensics.ingest.logger_names import holds_logger, is_logger
 from forensics.ingest.message_columns import OWN_BRACKET, MessageStarts, leads_with_column
 from forensics.ingest.record_splitter import Records, RecordSplitter
-from forensics.ingest.record_starts import Flags, Signature
+from forensics.ingest.record_starts import Flags, Offsets, Signature
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.lib.pattern_set import PatternSet, open_pattern_set
 from forensics.lib.secrets import list_probes, mask_column
@@ -33,11 +33,6 @@ from forensics.parsing.prefilter import QUOTED_ERROR, Prefilter
 
 # Patterns of rules and of secrets as one database each, for processes on machines like this one.
 Compiled = tuple[bytes, ...]
-# What a rule's message holds word for word, if it is so long, stands in nothing but such messages.
-_PHRASE_CHARS = 16
-# librdkafka names its thread in every line.
-_CLIENT_THREAD = b"[thrd:"
-_ESCAPE = re.compile(r"\\(.)")
 
 
 class LogReader:
@@ -48,8 +43,12 @@ class LogReader:
         layouts: tuple[Layout, ...],
         rules: Sequence[Rule],
         wrappers: Sequence[Wrapper] | None = None,
+        quiet: Sequence[Rule] = (),
     ) -> None:
-        """Read by these; without `wrappers`, by the shipped ones."""
+        """Read by these; without `wrappers`, by the shipped ones.
+
+        `quiet` are rules for lines that are known and give no event.
+        """
         self.groups = group_layouts(layouts)
         self.signatures = group_signatures(self.groups)
         self.rules = tuple(rules)
@@ -59,6 +58,7 @@ class LogReader:
             wording.template.source.partition("{")[0] for rule in rules for wording in rule.wordings
         )
         self.judge = LayoutJudge(self.groups, self.matcher.loggers, starts)
+        self.messages = KnownMessages(rules, self.judge.loggers, quiet)
         self._secrets: PatternSet | None = None
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,
@@ -88,63 +88,23 @@ class LogReader:
         probes = {probe for some in self.matcher.probes.values() for probe in some}
         return [*sorted(probes), QUOTED_ERROR], list_probes()
 
-    @cached_property
-    def _phrases(self) -> tuple[bytes, ...]:
-        """What the messages of rules hold word for word: of each the longest part."""
-        parts = {_phrase(probe) for probe in self._list_patterns()[0]}
-        return tuple(
-            sorted(one for one in parts if len(one) >= _PHRASE_CHARS and b" " in one.strip())
-        )
-
-    def count_messages(self, text: bytes) -> int:
-        """Count what looks like messages that rules know, however their lines are written."""
-        return sum(map(text.count, (*self._find_phrases(text), _CLIENT_THREAD)))
-
-    def count_unmatched(self, text: bytes) -> int:
-        """Count the same in a log of a known layout: what a record's own logger may have said.
-
-        Other loggers write some texts that rules know, and mean something else.
-        """
-        records = self.split_records(text.decode("utf-8", "replace").splitlines())
-        if records is None:
-            return 0
-        entries = self.parse_all(records)
-        columns = (entries[name].to_pylist() for name in ("logger", "message", "text"))
-        count = 0
-        for logger, message, line in zip(*columns, strict=True):
-            says, name = message or b"", (logger or b"").decode("utf-8", "replace")
-            own = name in self._phrases_of or b"kafka." in line.replace(says, b"")
-            phrases = self._phrases_of.get(name, ()) if own else self._phrases
-            count += _CLIENT_THREAD in says or any(one in says for one in phrases)
-        return count
-
-    @cached_property
-    def _phrases_of(self) -> dict[str, tuple[bytes, ...]]:
-        """For each logger what its messages hold word for word."""
-        return {
-            logger: tuple(sorted({_phrase(probe) for probe in probes} & {*self._phrases}))
-            for logger, probes in self.matcher.probes.items()
-        }
-
-    def _find_phrases(self, text: bytes) -> Sequence[bytes]:
-        """Return those that a text has, or all where they cannot be searched for at once."""
-        if self._phrase_set is None:
-            return self._phrases
-        found = self._phrase_set.search(np.frombuffer(text, np.uint8), text.count(b"\n"))
-        return self._phrases if found is None else [self._phrases[at] for at in set(found[0])]
-
-    @cached_property
-    def _phrase_set(self) -> PatternSet | None:
-        return open_pattern_set([re.escape(one.decode()) for one in self._phrases])
-
     def split_records(self, lines: Sequence[str]) -> Records | None:
         """Split lines into records."""
         text = "\n".join(lines).encode("utf-8", "replace")
         return RecordSplitter(self.signatures).feed(text, final=True)
 
-    def extract(self, records: Records, part: int = 0) -> pa.RecordBatch:
+    def select(self, records: Records) -> tuple[Offsets, pa.Array | None]:
+        """Return the rows of the records that rules may take, and the patterns that each has."""
+        return self._filter.select(records, self.groups)
+
+    def extract(
+        self,
+        records: Records,
+        part: int = 0,
+        selected: tuple[Offsets, pa.Array | None] | None = None,
+    ) -> pa.RecordBatch:
         """Extract the records whose logger some rule listens to, or only those it may take."""
-        rows, probes = self._filter.select(records, self.groups)
+        rows, probes = self.select(records) if selected is None else selected
         return extract_records(records, rows, self.groups, probes, part)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
@@ -174,12 +134,6 @@ class LogReader:
     def read_events(self, records: Records) -> pa.RecordBatch:
         """Return what a scan reads: only records that pass the prefilter meet the rules."""
         return self.match(self.parse(self.prefiltered(records)))
-
-
-def _phrase(probe: str) -> bytes:
-    """Return the longest part of a cheap pattern that stands for itself."""
-    parts = (_ESCAPE.sub(r"\1", part) for part in probe.split(".*"))
-    return max(parts, key=len).encode()
 
 
 def _mask_secrets(records: pa.RecordBatch, probes: PatternSet | None) -> pa.RecordBatch:

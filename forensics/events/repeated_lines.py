@@ -102,14 +102,12 @@ def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, 
 
 
 def _may_repeat(one: FileAccount, other: FileAccount) -> bool:
-    """Return True if files know the same rules, and are not two logs that Kafka keeps side by side.
+    """Return True if files know the same rules.
 
-    From 3.0 on controllers log much into server.log and controller.log alike, and all who read
-    them know that; to compare these would cost every archive time.
+    Kafka's own logs do, too: from 3.0 to 3.9 controllers log much into server.log and
+    controller.log alike.
     """
-    kinds = {name_own_log(one.file), name_own_log(other.file)}
-    side_by_side = len(kinds - {None}) == 2
-    return not side_by_side and not one.rules.keys().isdisjoint(other.rules)
+    return not one.rules.keys().isdisjoint(other.rules)
 
 
 def name_own_log(file: str) -> str | None:
@@ -126,14 +124,15 @@ def name_own_log(file: str) -> str | None:
 def rank_files(files: Iterable[FileAccount]) -> tuple[str, ...]:
     """Return files in the order in which they keep what they have in common.
 
-    Kafka's own log files come before copies of its output, then what holds more, then what lies
-    higher and has the shorter name.
+    Kafka's own log files come before copies of its output, and those for some loggers before the
+    one for all; then what holds more, then what lies higher and has the shorter name.
     """
 
-    def rank(file: FileAccount) -> tuple[bool, int, int, int, str]:
-        depth = len(re.findall(r"[/!]", file.file))
+    def rank(file: FileAccount) -> tuple[bool, bool, int, int, int, str]:
+        depth, name = len(re.findall(r"[/!]", file.file)), name_own_log(file.file)
         return (
-            name_own_log(file.file) is None,
+            name is None,
+            name == "server",
             -file.counts["events"],
             depth,
             len(file.file),
@@ -340,9 +339,8 @@ class RepeatMarker:
     def __call__(self, events: Batches) -> Batches:
         """Mark what is repeated."""
         order = pa.array(self.order, pa.string())
-        names = [name_own_log(file) or "" for file in self.order]
-        # Others have no kind, and files that are not compared have nothing to compare.
-        kinds = np.unique(["", *names, ""], return_inverse=True)[1][1:]
+        # Files that are not compared have nothing to compare.
+        kinds = np.array([*(name_own_log(file) is not None for file in self.order), 0], np.int64)
         held: list[pa.RecordBatch] = []
         for batch in events:
             whole = pa.Table.from_batches([*held, batch]).combine_chunks().to_batches()[0]
@@ -357,7 +355,7 @@ class RepeatMarker:
 
 
 def _mark(events: pa.RecordBatch, order: pa.Array, kinds: Rows) -> pa.RecordBatch:
-    """Mark repeats within each of Kafka's own logs, and in other files those of all of them."""
+    """Mark repeats within Kafka's own logs, and in other files those of all of them."""
     digests = events["digest"].to_numpy()
     groups = np.cumsum(np.append(0, _changes(digests)))
     ranks = pc.fill_null(pc.index_in(events["file"], order), len(order)).to_numpy()
@@ -532,4 +530,7 @@ def find_copies(files: Iterable[FileAccount]) -> None:
     for file in files:
         for one in (file, *file.parts):
             if one.counts["repeated_events"] >= max(1.0, COPY_SHARE * one.counts["events"]):
-                one.copy_of = min(one.repeats, key=lambda name: (-one.repeats[name], name))
+                original = min(one.repeats, key=lambda name: (-one.repeats[name], name))
+                # Kafka itself writes some lines into two of its logs: none is a copy.
+                own = {name_own_log(one.file), name_own_log(original)}
+                one.copy_of = None if len(own - {None}) == 2 else original

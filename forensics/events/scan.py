@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.event_columns import IMPOSSIBLE, Rows, rows_where
-from forensics.events.file_accounts import FEW_MESSAGES, SEARCHED_BYTES
 from forensics.events.file_parts import PieceParts
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import Compiled, LogReader
@@ -33,6 +32,7 @@ from forensics.events.support_files.file_kinds import (
     recognise,
 )
 from forensics.events.support_files.host_logs import PROBE
+from forensics.events.unread_messages import MessageWatch
 from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
     FilePart,
@@ -73,8 +73,8 @@ _CLOCK, _MAX_CLOCKS, _CLOCK_COLUMNS = "process_clock", 1000, ("line", "ts", "epo
 _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 # Text has no zero bytes; one in a thousand is too many for a log.
 _BINARY_SHARE = 0.001
-# So many blocks of a document are searched for messages of Kafka that nobody reads there.
-_MAX_SEARCHED = 16
+# So much of a journal's head is searched for messages of Kafka; fewer than a few may be quoted.
+_SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
 
 
 def load_scanner(overlays: str = "[]", *, context: bool = False) -> Scanner:
@@ -90,7 +90,8 @@ def load_scanner(overlays: str = "[]", *, context: bool = False) -> Scanner:
 def _load_scanner(overlays: str, context: bool) -> Scanner:
     rules = load_rule_set(packs_from_json(overlays))
     active = rules.active_rules(context=context)
-    return Scanner(LogReader(rules.layouts, active, rules.wrappers))
+    quiet = [rule for rule in rules.rules if rule not in active]
+    return Scanner(LogReader(rules.layouts, active, rules.wrappers, quiet))
 
 
 # Half a second goes into compiling all patterns: as much as these take longer without.
@@ -159,14 +160,14 @@ class Scanner:
         document = recognise(opened.head, headless=unknown)
         if document and document.is_host_log and unknown and not opened.headless:
             # The found layout reads messages of Kafka, however its lines begin.
-            said = reader.count_messages(opened.head[:SEARCHED_BYTES])
-            document = None if said >= FEW_MESSAGES else document
+            said = reader.messages.count(opened.head[:_SEARCHED_BYTES])
+            document = None if said >= _FEW_MESSAGES else document
         in_document = isinstance(opened.splitter, DocumentSplitter) and not opened.headless
         section = SECTION.search(opened.head) if in_document else None
         if document and not (in_document and (document.is_counted or section)):
             yield from self._read_document(document, piece, opened)
             return
-        summary, splitter = _PieceSummary(piece, opened, reader.groups), opened.splitter
+        summary, splitter = _PieceSummary(piece, opened, reader.groups, reader), opened.splitter
         if document and section and piece.number == 0:
             # What stands before the logs of a dump tells of the machines.
             lines = DocumentLines([opened.head[: section.start()]])
@@ -181,10 +182,9 @@ class Scanner:
             if host:
                 told = probed.feed(block, final=final)
                 yield from self._read_facts(host, told, piece, summary)
-            records = splitter.feed(block, final=final)
-            if records is not None:
-                summary.add_records(records, splitter)
-                waiting.add(reader.extract(records, part), records)
+            if in_document:
+                summary.watch.add_block(block)
+            waiting.add(splitter.feed(block, final=final), splitter, part)
             if waiting.is_full:
                 yield from waiting.match()
                 part = waiting.begin(summary)
@@ -205,15 +205,13 @@ class Scanner:
         self, document: Format, piece: FilePart, opened: OpenedPart
     ) -> Iterator[pa.RecordBatch]:
         """Read a document to its end as the first piece of its file; the others have nothing."""
-        summary = _PieceSummary(piece, opened, [])
-        found: list[int] = []
-        blocks = _search_blocks(self.reader, summary.watch(opened.blocks), found)
+        summary = _PieceSummary(piece, opened, [], self.reader)
+        blocks = summary.pass_on(opened.blocks, is_searched=not document.is_host_log)
         lines = DocumentLines(() if piece.number else blocks)
         yield from self._read_facts(document, lines, piece, summary)
         lines.drain()
         if document.is_tree and lines.counts.bytes > MAX_WHOLE_BYTES:
             summary.note_cut()
-        summary.messages = 0 if document.is_host_log else sum(found)
         account = summary.to_account(lines.counts)
         account |= {"layouts": {document.name: lines.counts.records}, "document": True}
         account |= {"yearless": document.is_host_log, "forms": {}, "layout_stretches": []}
@@ -247,8 +245,16 @@ class _Waiting:
         self._pieces.append(piece)
         return len(self._pieces) - 1
 
-    def add(self, extracted: pa.RecordBatch, records: Records) -> None:
-        """Keep what was extracted from the records of a block."""
+    def add(self, records: Records | None, splitter: Splitter, part: int) -> None:
+        """Keep what is extracted from the records of a block, the last that a splitter took."""
+        piece = self._pieces[part]
+        if records is None:
+            piece.watch.add_lines(splitter.taken, np.zeros(0, np.int64))
+            return
+        piece.add_records(records, splitter)
+        selected = self._reader.select(records)
+        piece.watch.add_lines(splitter.taken, selected[0])
+        extracted = self._reader.extract(records, part, selected)
         if len(extracted):
             self._extracted.append(extracted)
             self._bytes += extracted.nbytes
@@ -257,7 +263,7 @@ class _Waiting:
 
     def finish(self, opened: OpenedPart) -> None:
         """Say that the last piece was read to its end: once it is matched it has an account."""
-        self._bytes += self._pieces[-1].finish(opened, self._reader)
+        self._pieces[-1].finish(opened)
 
     @property
     def is_full(self) -> bool:
@@ -286,6 +292,8 @@ class _Waiting:
         for part, rows in _split_rows(parts):
             pieces[part].parts.add_writers(named.take(rows), lines[rows], offsets[rows])
         events, parts = self._reader.match_parts(entries)
+        watches = [piece.watch for piece in pieces]
+        self._reader.messages.judge_eventless(watches, extracted, events, parts)
         for part, rows in _split_rows(parts, pc.equal(events["kind"], IMPOSSIBLE)):
             pieces[part].impossible += len(rows)
         for part, rows in _split_rows(parts, _find_clocks(events)):
@@ -313,26 +321,22 @@ def _find_clocks(events: pa.RecordBatch) -> pa.Array:
     return pc.and_(timed, pc.equal(events["kind"], _CLOCK))
 
 
-def _search_blocks(
-    reader: LogReader, blocks: Iterator[tuple[bytes, bool]], found: list[int]
-) -> Iterator[bytes]:
-    """Yield blocks, and note for the first ones how many messages of Kafka their heads hold."""
-    for block, _ in blocks:
-        if len(found) < _MAX_SEARCHED:
-            found.append(reader.count_messages(block[:SEARCHED_BYTES]))
-        yield block
-
-
 class _PieceSummary:
     """Collects the account of one piece."""
 
-    def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
+    def __init__(
+        self,
+        piece: FilePart,
+        opened: OpenedPart,
+        groups: list[list[Layout]],
+        reader: LogReader,
+    ) -> None:
         self.events = 0
         # events with a number beyond its column
         self.impossible = 0
         self.is_host_log = False
-        # what looks like messages that rules know, where it was searched for them
-        self.messages = 0
+        # lines that say what rules look for and gave no event
+        self.watch = MessageWatch(reader.messages)
         # the lines that tell a moment by the clock of the process and since 1970
         self.clocks: list[tuple[int, int, int]] = []
         self.regressions = EpochRegressions()
@@ -344,7 +348,6 @@ class _PieceSummary:
         self.file, self.number = piece.file, piece.number
         # of all that was read, once it was
         self.counts: LineCounts | None = None
-        self._searched: Callable[[], int] | None = None
         self._digest = PrefixDigest() if piece.whole else None
         self.parts = PieceParts(groups)
         self._stretches = StretchCounter(groups)
@@ -357,11 +360,15 @@ class _PieceSummary:
         # some lines of a file that no known layout reads
         self._unread: list[str] = []
 
-    def watch(self, blocks: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
-        """Let blocks pass, and digest them."""
-        for block, final in blocks:
+    def pass_on(
+        self, blocks: Iterator[tuple[bytes, bool]], *, is_searched: bool
+    ) -> Iterator[bytes]:
+        """Let the blocks of a document pass, digest them and look for messages in them."""
+        for block, _ in blocks:
             self.add_block(block)
-            yield block, final
+            if is_searched:
+                self.watch.add_block(block)
+            yield block
 
     def add_block(self, block: bytes) -> None:
         if self._digest:
@@ -379,19 +386,11 @@ class _PieceSummary:
             self._rules[count["values"]] += count["counts"]
         return _to_staged(events, self._piece, self.parts.voices_of(events["offset"].to_numpy()))
 
-    def finish(self, opened: OpenedPart, reader: LogReader) -> int:
-        """Note what is left to say once all is read; return how many bytes that keeps."""
+    def finish(self, opened: OpenedPart) -> None:
+        """Note what is left to say once all is read."""
         self.counts = opened.splitter.counts
-        if not self.counts.lines or self.number:
-            return 0
-        self._note_head(opened)
-        # Without events it is looked at for messages, however they are written.
-        # Records of a known layout name their loggers, and other loggers say some of it, too.
-        plain = opened.wrappers is None and not opened.headless
-        plain &= not isinstance(opened.splitter, DocumentSplitter)
-        count = reader.count_unmatched if plain else reader.count_messages
-        self._searched = partial(count, opened.head[:SEARCHED_BYTES])
-        return min(len(opened.head), SEARCHED_BYTES)
+        if self.counts.lines and not self.number:
+            self._note_head(opened)
 
     def add_records(self, records: Records, splitter: Splitter) -> None:
         self._times.add(records)
@@ -426,8 +425,7 @@ class _PieceSummary:
         self._notes.append(f"only its first {MAX_WHOLE_BYTES >> 20} MB were looked at")
 
     def to_account(self, counts: LineCounts) -> dict[str, Any]:
-        if self._searched and not self.events:
-            self.messages = self._searched()
+        self.watch.finish()
         if counts.long_lines:
             self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
         self._notes += self._piece.unpacked.notes
@@ -460,7 +458,7 @@ class _PieceSummary:
             "origins": self.parts.to_accounts(counts, layouts),
             "clocks": self.clocks[:_MAX_CLOCKS],
             "impossible": self.impossible,
-            "messages": self.messages,
+            "unread_messages": self.watch.to_account(),
             "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,

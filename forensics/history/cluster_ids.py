@@ -145,6 +145,8 @@ def ancestors(file: str) -> list[str]:
 
 def describe_files(files: Sequence[str], above: Mapping[str, set[int]]) -> str:
     """Name some files by the highest folders that hold nothing of another cluster."""
+    if not files:
+        return "lines in files that name others, too"
     folders = set()
     for file in files:
         own = [one for one in ancestors(file) if len(above.get(one, ())) < 2]

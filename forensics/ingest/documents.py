@@ -40,8 +40,9 @@ from forensics.ingest.markup_documents import (
     looks_like_html,
     looks_like_rtf,
 )
-from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.ingest.record_splitter import LineCounts, Records, TakenLines
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, PADDING
+from forensics.ingest.separator_patterns import common_prefix
 from forensics.ingest.time_formats import TIME_HINT
 from forensics.ingest.vertical_documents import FieldsDocument, find_fields
 from forensics.ingest.wrapper_base import Wrapper
@@ -86,7 +87,8 @@ _NARROWEST, _WIDEST, _FULL_SHARE, _MANY_FULL, _OPENED = 40, 1024, 0.02, 8, 0.2
 _WITHIN_WORDS, _BEGUN, _UNLIKE = 0.45, 5, 0.12
 _TIMED = re.compile(rf".{{0,40}}?(?:{TIME_HINT})")
 # Signs that are escaped where all of them are; quotes are so in strings, too.
-_ESCAPED_SIGNS, _ALWAYS = b"[](),:=.-_*#|<>!+", 0.98
+_ESCAPED_SIGNS, _ALWAYS = b"[](),:.=-_*#|<>!+'\"&;$", 0.98
+_ESCAPES = (b"\\", b"|", b"^", b"`")
 # What is held of a piece beside its text.
 _PIECE_BYTES = 300
 
@@ -96,6 +98,8 @@ class Splitter(Protocol):
 
     counts: LineCounts
     done: bool
+    # the lines that the last block completed
+    taken: list[TakenLines]
 
     def feed(self, block: bytes, *, final: bool = False) -> Records | None:
         """Take the next block; return the records that are complete now, if any."""
@@ -202,8 +206,10 @@ def _find_lines_document(head: bytes, readers: Sequence[ObjectReader]) -> Docume
     """Read lines that were broken, or in which signs were escaped, as they were before."""
     if width := _wrapped_width(head):
         return WrappedLines(readers, width)
-    signs = _escaped_signs(head)
-    return UnescapedLines(readers, signs) if signs else None
+    for escape in _ESCAPES:
+        if signs := _escaped_signs(head, escape):
+            return UnescapedLines(readers, signs, escape)
+    return None
 
 
 def _is_turned(head: bytes) -> bool:
@@ -314,38 +320,60 @@ def _wrapped_width(head: bytes) -> int:
 
 
 class UnescapedLines(LinedDocument):
-    """Lines in which a backslash stands before every sign of some kinds, as in Markdown."""
+    """Lines in which an escape stands before every sign of some kinds.
 
-    def __init__(self, readers: Sequence[ObjectReader], signs: bytes = b"") -> None:
+    In Markdown that is a backslash, in what TeamCity is told a bar.
+    """
+
+    def __init__(
+        self, readers: Sequence[ObjectReader], signs: bytes = b"", escape: bytes = b"\\"
+    ) -> None:
         """Begin before the first line."""
         super().__init__(readers)
-        self._signs = signs
-        self._escape = re.compile(rb"\\([%b])" % re.escape(signs)) if signs else None
+        self._signs, self._sign = signs, escape
+        # Where it is no backslash the escape itself is escaped, too, and so are line breaks.
+        own = signs + (b"" if escape == b"\\" else escape + b"nr")
+        pattern = rb"%b([%b])" % (re.escape(escape), re.escape(own))
+        self._escape = re.compile(pattern) if signs else None
 
     def renew(self, readers: Sequence[ObjectReader]) -> UnescapedLines:
         """Return a document of the same signs that was fed nothing."""
-        return UnescapedLines(readers, self._signs)
+        return UnescapedLines(readers, self._signs, self._sign)
 
     def _take(self, line: bytes, pieces: list[Piece]) -> None:
         if line.strip():
-            text = self._escape.sub(rb"\1", line) if self._escape else line
+            text = self._escape.sub(_undo_escape, line) if self._escape else line
             pieces.append(Piece(self._offset, self._number, self._number, text))
 
     def _finish(self, pieces: list[Piece]) -> None:
         """Nothing is held back."""
 
 
-def _escaped_signs(head: bytes) -> bytes:
-    """Return the signs before which a backslash always stands in a text."""
-    if head.count(b"\\") < _SAMPLE:
+def _undo_escape(found: re.Match[bytes]) -> bytes:
+    return {b"n": b"\n", b"r": b""}.get(found[1], found[1])
+
+
+def _escaped_signs(head: bytes, escape: bytes) -> bytes:
+    """Return the signs before which an escape always stands in a text.
+
+    What stands before and behind all lines may have them, too.
+    """
+    if head.count(escape) < _SAMPLE:
         return b""
+    inside = head
+    if escape != b"\\":
+        # Latin-1 keeps every byte as it is.
+        lines = [line.rstrip("\r") for line in head.decode("latin-1").split("\n")[:-1] if line]
+        front = len(common_prefix(lines))
+        back = len(common_prefix([line[::-1] for line in lines]))
+        inside = "\n".join(line[front : len(line) - back] for line in lines).encode("latin-1")
     found = b""
     for sign in _ESCAPED_SIGNS:
         one = bytes((sign,))
-        count = head.count(b"\\" + one)
-        if count >= _SAMPLE and count >= _ALWAYS * head.count(one):
+        count = inside.count(escape + one)
+        if one != escape and count >= _SAMPLE and count >= _ALWAYS * inside.count(one):
             found += one
-    return found
+    return found if escape == b"\\" or len(found) > 1 else b""
 
 
 def _are_objects(lines: Sequence[bytes]) -> bool:
@@ -432,11 +460,12 @@ class DocumentSplitter:
         """Read a document; all of it belongs to the first split."""
         self.counts = LineCounts()
         self.done = not first
+        self.taken: list[TakenLines] = []
         self._document, self._inner = document, inner
         self._text = bytearray()
-        # For each piece: the number of its first line in the text; its place and its height.
+        # For each piece: the number of its first line in the text; its place, height and last line.
         self._firsts: list[int] = []
-        self._places: list[tuple[int, int, int]] = []
+        self._places: list[tuple[int, int, int, int]] = []
         self._text_lines = 0
         self._waiting: list[Piece] = []
         self._held = 0
@@ -447,6 +476,7 @@ class DocumentSplitter:
 
     def feed(self, block: bytes, *, final: bool = False) -> Records | None:
         """Take the next block; return the records that are complete now, if any."""
+        self.taken = []
         if self.done:
             return None
         self.counts.bytes += len(block)
@@ -475,7 +505,8 @@ class DocumentSplitter:
             height = text.count(b"\n")
             self._firsts.append(self._text_lines + 1)
             in_lines = piece.last - piece.line + 1 == height
-            self._places.append((piece.offset, piece.line, height if in_lines else 1))
+            own = height if in_lines else 1
+            self._places.append((piece.offset, piece.line, own, piece.last))
             self._text_lines += height
             self._text += text
         self._waiting, self._held = [], 0
@@ -487,6 +518,7 @@ class DocumentSplitter:
             del self._text[:_BLOCK]
             last = final and not self._text
             records = self._inner.feed(block, final=last)
+            self.taken += map(self._place_taken, self._inner.taken)
             if records is not None:
                 parts.append(self._place(records))
             if last or not self._text:
@@ -496,7 +528,7 @@ class DocumentSplitter:
     def _place(self, records: Records) -> Records:
         """Give records the places that they have in the file."""
         firsts = np.array(self._firsts, np.int64)
-        places = np.array(self._places, np.int64).reshape(-1, 3)
+        places = np.array(self._places, np.int64).reshape(-1, 4)
         begins = np.searchsorted(firsts, records.lines, "right") - 1
         ends = np.searchsorted(firsts, records.lines + records.heights - 1, "right") - 1
         lines = places[begins, 1]
@@ -504,6 +536,14 @@ class DocumentSplitter:
         # A later line of a record stands on a line of its own only where the whole record does so.
         heights = np.where(begins == ends, places[begins, 2], 1)
         return replace(records, offsets=places[begins, 0], lines=lines, heights=heights)
+
+    def _place_taken(self, taken: TakenLines) -> TakenLines:
+        """Give lines of the text the lines of the file that they are from."""
+        firsts = np.array(self._firsts, np.int64)
+        places = np.array(self._places, np.int64).reshape(-1, 4)
+        pieces = np.searchsorted(firsts, taken.numbers, "right") - 1
+        numbers, lasts = places[pieces, 1], places[pieces, 3]
+        return replace(taken, text=b"", numbers=numbers, lasts=lasts, is_document=True)
 
     def _count(self) -> None:
         """Count every line of the file once."""

@@ -80,9 +80,9 @@ _PROGRAMS = (b"MZ", b"\x7fELF")
 _TEXT_BYTES = bytes((9, 10, 13, 27, *range(32, 127)))
 _ZEROS_OF_16 = {"utf-16-le": (1,), "utf-16-be": (0,)}
 _ZEROS_OF_32 = {"utf-32-le": (1, 2, 3), "utf-32-be": (0, 1, 2)}
-_LEAST_TEXT = 16
+_LEAST_TEXT, _FEW_TEXTS = 16, 2
 TEXT_FORMATS = frozenset(
-    ("utf-8-sig", "utf-16", "utf-32", "cr", *_ZEROS_OF_16, *_ZEROS_OF_32)
+    ("utf-8-sig", "utf-16", "utf-32", "cr", "zeros", *_ZEROS_OF_16, *_ZEROS_OF_32)
 )  # fmt: skip
 
 
@@ -192,7 +192,19 @@ def _text_format(head: bytes) -> str:
                     return name
     elif b"\n" not in head and b"\r" in head.rstrip(b"\r"):
         return "cr"
-    return "plain"
+    return "zeros" if _ends_in_zeros(head) else "plain"
+
+
+def _ends_in_zeros(head: bytes) -> bool:
+    """Return True if texts end in zeros instead of line breaks, as in GELF or `find -print0`."""
+    texts = head.split(b"\0")[:-1]
+    # A log that was cut off, or a program, has zeros one behind the other.
+    if len(texts) < _FEW_TEXTS or head.count(b"\n") >= len(texts):
+        return False
+    longest = min(map(len, texts))
+    return longest >= _LEAST_TEXT and not head.translate(
+        None, _TEXT_BYTES + bytes(range(128, 256))
+    ).strip(b"\0")
 
 
 def _is_wide(head: bytes, width: int, zeros: tuple[int, ...]) -> bool:

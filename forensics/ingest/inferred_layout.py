@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,8 @@ _LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER
 # A record that ends as those of Kafka do has an empty tail.
 _USUAL_TAIL = r"[ \t]*\(([^()\s]+)\)$"
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
+# What ends a record is known by a sign around its logger; one without may be a value of its own.
+_HAS_SIGNS = re.compile(r"\\[(\[<{|]|=")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class FoundLayout(Wrapper):
         if self.tail:
             alone = r"^[ \t]*" + self.tail.removeprefix(_BLANKS).removesuffix("$") + _END
             lines = pc.replace_substring_regex(lines, alone, r" (\1)\2")
+            if _HAS_SIGNS.search(self.tail):
+                # The last line of a stack trace may end so, too.
+                ends = self.tail.removesuffix("$") + _END
+                lines = pc.replace_substring_regex(lines, ends, r" (\1)\2")
         rows = np.flatnonzero(fits)
         if len(rows):
             written = self._write(fields.take(pa.array(rows)))

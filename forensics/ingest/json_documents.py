@@ -26,7 +26,7 @@ from forensics.ingest.json_objects import (
     read_moment,
     read_pairs,
 )
-from forensics.ingest.json_wrappers import decode_loosely, salvage, to_bytes
+from forensics.ingest.json_wrappers import decode_loosely, open_texts, salvage, to_bytes
 from forensics.ingest.record_starts import MAX_RECORD, Offsets
 from forensics.ingest.text_buffer import find_escapes
 
@@ -267,6 +267,8 @@ class JsonDocument:
         value: Any = decode_loosely(text) if text else None
         if isinstance(value, list):
             value = _name_row(value, context)
+        if isinstance(value, dict):
+            value = open_texts(value)
         if isinstance(value, dict) and self._give(node, value, context):
             return True
         if self._read_inside(node, context):
@@ -309,7 +311,8 @@ class JsonDocument:
             told = reader.read({**scopes, **value} if scopes else value, context)
             if told is None:
                 continue
-            if not (told.is_record or has_own_time(told.text)) and self._give_texts(node, value):
+            plain = told.text.startswith(_FENCE) or not has_own_time(told.text)
+            if not told.is_record and plain and self._give_texts(node, value):
                 return True
             if node.children and any(_holds_records(one, reader) for one in value.values()):
                 return False

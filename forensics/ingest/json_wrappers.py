@@ -5,6 +5,7 @@ Objects are parsed; of one that is cut off, what can still be read is read.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import Counter
@@ -38,7 +39,15 @@ _PAIR = re.compile(
 )
 _PAIRS = re.compile(
     rb'^[A-Za-z_@][\w.@/-]*=(?:"(?:[^"\\\n]|\\[^\n])*"|[^\s"=]*)[ \t]+[A-Za-z_@][\w.@/-]*='
+    rb"|^[A-Za-z_@][\w.@/-]*:[^\t\n]*(?:\t[A-Za-z_@][\w.@/-]*:[^\t\n]*){2}"
+    rb"|^[^|\n]*\b(?:CEF|LEEF): ?[0-9.]+\|(?:[^|\n]*\|){4}[^\n]*[A-Za-z]="
 )
+# Pairs of labels between tabs (LTSV, LEEF), and those in which only a key ends a value (CEF).
+_TABBED = re.compile(rb"(?:^|\t|\|)([A-Za-z_@][\w.@/-]*)[:=]([^\t\n]*)")
+_HEADER = re.compile(rb"[^|\n]*\b(?:CEF|LEEF): ?[0-9.]+(?=\|)")
+_EXTENDED = re.compile(rb"(?:^|[\s|])([A-Za-z][\w.]*)=")
+_VALUE_ESCAPE = re.compile(r"\\([\\=|nrt])")
+_LOGFMT = re.compile(rb"[A-Za-z_@][\w.@/-]*=")
 _KEY_AND_VALUE = re.compile(rb'([A-Za-z_@][\w.@/-]*)=("(?:[^"\\\n]|\\[^\n])*"?|[^\s"]*)')
 # What says that a line goes on in the next one, as CRI, journald and Docker's drivers write it.
 _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
@@ -46,6 +55,10 @@ _PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
     "partial_message": ("true", True),
     "CONTAINER_PARTIAL_MESSAGE": ("true", True),
 }
+# What is packed as base64 is so long, and a text of these characters with blanks between words.
+_PACKED, _MAX_NESTS = 16, 4
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+_IS_TEXT, _BLANK = re.compile(r"[^\x00-\x08\x0e-\x1a\x1c-\x1f]*"), re.compile(r"\s")
 # More frames than this are no frames.
 _MAX_FRAMES, _MAX_MISSED = 512, 64
 decode_object = msgspec.json.Decoder().decode
@@ -125,8 +138,9 @@ class JsonWrapper(Wrapper):
         try:
             node = decode_object(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return find_object(line)
-        return node if type(node) is dict else find_object(line)
+            node = None
+        node = node if type(node) is dict else find_object(line)
+        return node if node is None else open_texts(node)
 
     def open(self, line: bytes) -> ReadObject | None:
         """Read a line; None if it holds nothing of a log."""
@@ -223,7 +237,8 @@ class _Frames:
             self._frames[frame] = self._read_frame(line, key)
         origin = self._frames[frame]
         text = bytes(node[key])
-        if origin is None or text[:1] != b'"' or text[1:2] == b" " or len(text) >= self._longest:
+        plain = text[:1] == b'"' and text[1:2] != b" " and not may_be_packed(text[1:-1])
+        if origin is None or not plain or len(text) >= self._longest:
             return None
         self._missed = 0
         if text[-3:-1] != rb"\n":
@@ -274,11 +289,37 @@ class PairsWrapper(JsonWrapper):
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         if not _PAIRS.match(line):
             return None
+        line = line.rstrip(b"\r\n")
+        if not _LOGFMT.match(line):
+            header = _HEADER.match(line)
+            line = line[header.end() :] if header else line
+            tabbed = _TABBED.findall(line)
+            if len(tabbed) > 1:
+                return {key.decode(): _undo_escapes(value) for key, value in reversed(tabbed)}
+            return _read_extension(line)
         found: dict[str, Any] = {}
         for key, value in _KEY_AND_VALUE.findall(line.rstrip(b"\r\n")):
             read = _read_string(value) if value[:1] == b'"' else value.decode("utf-8", "replace")
             found.setdefault(key.decode(), read)
         return found
+
+
+def _read_extension(line: bytes) -> dict[str, Any]:
+    """Read the pairs behind the header of a line of CEF: a value ends before the next key."""
+    keys = list(_EXTENDED.finditer(line))
+    ends = [*(key.start() for key in keys[1:]), len(line)]
+    return {
+        key[1].decode(): _undo_escapes(line[key.end() : end])
+        for key, end in zip(reversed(keys), reversed(ends), strict=True)
+    }
+
+
+def _undo_escapes(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
+    return _VALUE_ESCAPE.sub(lambda found: _VALUE_SIGNS.get(found[1], found[1]), text)
+
+
+_VALUE_SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def _may_hold(line: bytes) -> bool:
@@ -309,6 +350,39 @@ def to_bytes(text: str) -> bytes:
     except UnicodeEncodeError:
         pairs = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return pairs.encode("utf-8", "replace")
+
+
+def may_be_packed(text: bytes) -> bool:
+    """Return True if a text may stand for another one: as base64, or as an object."""
+    return text[:1] == _OBJECT or (len(text) >= _PACKED and _BASE64.fullmatch(text) is not None)
+
+
+def open_texts(node: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Return an object in which texts that were packed as base64, or as objects, are open."""
+    for key, value in node.items():
+        if type(value) is str and (opened := _open_text(value)) is not None:
+            node[key] = opened
+        elif type(value) is dict and depth < _MAX_NESTS:
+            node[key] = open_texts(value, depth + 1)
+    return node
+
+
+def _open_text(text: str) -> object:
+    """Return what a text was packed from; None if it was not."""
+    if text[:2] == '{"' and text.rstrip()[-1:] == "}":
+        inside = decode_loosely(text.rstrip().encode("utf-8", "replace"))
+        return inside if isinstance(inside, dict) and len(inside) > 1 else None
+    if (
+        len(text) < _PACKED
+        or len(text) % 4
+        or not _BASE64.fullmatch(text.encode("ascii", "replace"))
+    ):
+        return None
+    try:
+        plain = base64.b64decode(text, validate=True).decode()
+    except ValueError:
+        return None
+    return plain if _IS_TEXT.fullmatch(plain) and _BLANK.search(plain) else None
 
 
 def decode_or_salvage(body: bytes) -> dict[str, Any] | None:

@@ -301,6 +301,9 @@ def _shared_ending(rests: Sequence[str]) -> str:
     for endings, share in ((_EMPTY_BRACKETS, _AGREE), (_CLOSING_SIGNS, _MOSTLY)):
         ends = Counter(match[0] for rest in rests if (match := endings.search(rest)))
         end, count = max(ends.items(), key=lambda one: (one[1], one[0]), default=("", 0))
+        if len(end.split()) > 1:
+            # No message ends with several empty brackets.
+            share = _MIN_SURE  # noqa: PLW2901
         if len(rests) > 1 and count >= share * len(rests):
             return end
     return ""

@@ -91,6 +91,21 @@ class Records:
 
 
 @dataclass(frozen=True)
+class TakenLines:
+    """Lines of one split that were counted, whether they begin records or not.
+
+    `numbers` are those of the lines; of a document, whose records are written anew, those of the
+    first and the `lasts` of the last line that each is from.
+    """
+
+    text: bytes
+    lines: Lines
+    numbers: Offsets
+    lasts: Offsets
+    is_document: bool = False
+
+
+@dataclass(frozen=True)
 class SplitterOptions:
     """Which part of a file is split: it starts at `offset`, and owns what starts before `limit`.
 
@@ -135,11 +150,14 @@ class RecordSplitter:
         self._seen = False
         self._tail = b""
         self._dropping = False
+        # the lines that the last block completed
+        self.taken: list[TakenLines] = []
         # the lines of the last block that are blank, and those that belong to no record
         self.blank_at = self.unparsed_at = np.empty(0, np.int64)
 
     def feed(self, block: bytes, *, final: bool = False) -> Records | None:
         """Take the next block; return the records that are complete now, if any."""
+        self.taken = []
         if self.done:
             return None
         if self._dropping:
@@ -198,6 +216,8 @@ class RecordSplitter:
         rows = np.flatnonzero(owned.kinds)
         foreign = owned.foreign_lines(self._owner)
         records = self._build_records(owned, rows, foreign)
+        numbers = self.counts.lines + 1 + np.arange(len(owned))
+        self.taken.append(TakenLines(text, owned, numbers, numbers))
         self._count(owned, foreign)
         if len(owned):
             self.counts.bytes += owned.size - int(owned.block_starts[0])

@@ -147,7 +147,7 @@ def pax_sparse_map(pax: dict[str, bytes], ordered: list[tuple[str, bytes]]) -> S
         words = [value for _, value in ordered]
     else:
         return None
-    numbers = [int(word) if word.isdigit() else -1 for word in words]
+    numbers = [int(word) if word.isdigit() and len(word) < 21 else -1 for word in words]
     return tuple(zip(numbers[::2], numbers[1::2], strict=False))
 
 

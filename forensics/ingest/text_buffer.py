@@ -343,10 +343,23 @@ class NewlineStream:
                 return _LONE_RETURN.sub(b"\n", text)
 
 
+class ZeroStream:
+    """Texts that end in zeros as lines."""
+
+    def __init__(self, source: Readable) -> None:
+        """Translate `source`."""
+        self._source = source
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes."""
+        return self._source.read(size).replace(b"\0", b"\n")
+
+
 def decode_text(source: Readable, kind: str) -> Readable:
     """Open text of one of TEXT_FORMATS."""
     special: dict[str, Callable[[Readable], Readable]] = {
         "utf-8-sig": WithoutMark,
         "cr": NewlineStream,
+        "zeros": ZeroStream,
     }
     return special[kind](source) if kind in special else DecodedText(source, kind)

@@ -218,6 +218,8 @@ class XmlDocument:
         self._pieces: list[Piece] = []
         # The names of elements that held records.
         self._of_records: set[bytes] = set()
+        # Those in which lines of a log stood, and the names of what they stood in.
+        self._of_lines: set[tuple[bytes, str]] = set()
 
     def feed(self, block: bytes, *, final: bool) -> list[Piece]:
         """Take the next block; return the records that are whole now."""
@@ -322,7 +324,7 @@ class XmlDocument:
             above.size += one.size
             if above.count > _MAX_VALUES or above.size > MAX_RECORD:
                 self._give_lines(above)
-        elif isinstance(value, _Texts):
+        else:
             self._give_lines(one)
 
     def _close(self, one: _Element, at: int) -> Any:
@@ -348,17 +350,19 @@ class XmlDocument:
 
     def _give_lines(self, one: _Element) -> None:
         """Give the lines of all texts of an element in which records stand, and forget the rest."""
-        waiting: list[Any] = [*one.values.values(), _Texts(one.texts)]
-        for some in waiting:
+        waiting: list[tuple[str, Any]] = [*one.values.items(), ("", _Texts(one.texts))]
+        for label, some in waiting:
             parts = some if type(some) is list else [some]
             found = [part for part in parts if type(part) is _Texts]
             # Of elements with one name some hold lines below the record of another.
-            known = one.name in self._of_records and not one.values
+            known = (one.name, label) in self._of_lines
+            known |= one.name in self._of_records and not one.values
             if not known and not any(
                 begins_record(line) for texts in found for line in _cut(texts.whole)
             ):
                 continue
             self._of_records.add(one.name)
+            self._of_lines.add((one.name, label))
             for texts in found:
                 for offset, line, text in texts.lines():
                     plain = text.rstrip(b"\r\n")

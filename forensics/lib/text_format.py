@@ -84,6 +84,22 @@ def duration(ms: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min".removesuffix(" 0 min")
 
 
+# Lengths that are no further apart are told as one.
+_ABOUT_SAME = 1.05
+
+
+def durations_text(low: int, high: int) -> str:
+    """Say how long things lasted that differ.
+
+    >>> durations_text(9000, 9000), durations_text(12_300, 12_800), durations_text(9000, 12_800)
+    ('9 s', 'up to 12.8 s', '9 s to 12.8 s')
+    """
+    shortest, longest = duration(low), duration(high)
+    if shortest == longest:
+        return longest
+    return f"{shortest} to {longest}" if high > low * _ABOUT_SAME else f"up to {longest}"
+
+
 def seconds_text(seconds: float, digits: int = 1) -> str:
     """Format seconds, and longer times in larger units.
 

@@ -114,7 +114,11 @@ def describe_client_losses(findings: Sequence[SavedFinding]) -> str:
     """Say what did not get into Kafka or out of it, though no broker lost it; empty if nothing."""
     incidents = [one for one in findings if one.is_incident]
     skips = [one for one in incidents if one.detector == "offset-reset"]
-    parts = [_skipped(skips), *_deleted(findings, skips), _unwritten(incidents)]
+    is_refused = any(one.detector == "record-too-large" for one in incidents)
+    few = [
+        one for one in findings if is_refused and one.severity == "low" and one.measures.get("lost")
+    ]
+    parts = [_skipped(skips), *_deleted(findings, skips), _unwritten([*incidents, *few])]
     return "; ".join(part for part in parts if part)
 
 

@@ -14,7 +14,7 @@ from forensics.report.html import Child, Markup, code, join, tag
 from forensics.run_output.reader import Evidence, RunOutput
 
 # Lines to either side, characters of each. With more quotes the page is large enough without them.
-CONTEXT_LINES, MAX_CHARS, MAX_QUOTES = 5, 125, 200
+CONTEXT_LINES, MAX_CHARS, MAX_QUOTES = 5, 104, 200
 LineKey = tuple[str, int]
 
 

@@ -26,8 +26,9 @@ NODE_DETECTORS = frozenset({
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
-    "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
-    "record-too-large", "stale-metadata", "undelivered-records", "unreachable-listener",
+    "client-config", "client-disconnects", "client-ended", "offset-reset", "producer-fatal",
+    "rebalance-storm", "record-too-large", "stale-metadata", "undelivered-records",
+    "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
@@ -109,6 +110,14 @@ def times_of(finding: SavedFinding) -> list[tuple[int, float | None]]:
     away = finding.measures.get("away_s")
     known = isinstance(away, int | float) and finding.start_ms is not None
     return [(finding.start_ms or 0, float(away or 0))] if known else []
+
+
+def estimated_starts(finding: SavedFinding) -> set[int]:
+    """Return which of `times_of` began at a moment that is known to within some seconds only."""
+    rows = finding.measures.get("times") or finding.measures.get("absences")
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    starts = (parse_millis(row.get("from")) for row in known if row.get("within_s"))
+    return {at for at in starts if at is not None}
 
 
 def whole_seconds(seconds: float) -> int:

@@ -30,14 +30,18 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.finding_text import describe_scope, is_open, shorten_names
+from forensics.report.finding_text import (
+    CLIENT_DETECTORS,
+    describe_scope,
+    is_open,
+    shorten_names,
+)
 from forensics.report.incident_span import (
     clock_text,
     describe_span,
     incident_span,
     outages_without_end,
 )
-from forensics.run_output.findings import LOSING
 from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Findings about processes: a story is told by what happened to these, in the order of time.
@@ -49,7 +53,7 @@ NODE_STORIES = (
 CONSEQUENCES = (
     "offline-partitions", "controller-churn", "controller-lost", "truncation", "under-min-isr",
     "isr-storm", "isr-flapping", "under-replicated", "stale-metadata", "session-expiry",
-    "client-disconnects", "undelivered-records",
+    "client-disconnects", "client-ended", "undelivered-records",
 )  # fmt: skip
 # One line for several findings of a kind; {0} counts and {1} names whom they are about.
 MERGED = {
@@ -63,6 +67,7 @@ MERGED = {
         "{0} cannot reach the addresses that brokers give them: {1}",
     ),
     "producer-fatal": ("producer", "{0} failed for good: {1}"),
+    "client-ended": ("client", "{0} closed with an error and were not started again: {1}"),
 }
 TOPIC_GONE = ("topic_deleted", "topic_unknown")
 FLAPPING = {"crash": "crashed", "pause": "froze", "isr": "fell out of the ISRs"}
@@ -133,7 +138,7 @@ def loss_sentence(run: RunOutput) -> str:
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if totals and (told := _totals_sentence(totals)):
         return told
-    if totals is None and any(one.detector in LOSING for one in run.findings):
+    if totals is None and any(one.detector == "unclean-election" for one in run.findings):
         return "Records may be lost; how many is not known."
     if least:
         how = ": truncated after a failover" if truncated else ""
@@ -294,6 +299,23 @@ def merged_findings(run: RunOutput) -> list[SavedFinding]:
     findings = span.findings if span else run.incidents
     worst = run.incidents[0]
     same = [one for one in findings if one.detector == worst.detector]
+    # Whoever met it a few times only met it, too.
+    same += [
+        one
+        for one in run.findings
+        if span and one.detector == worst.detector in CLIENT_DETECTORS and one.severity == "low"
+        and one.start_ms is not None and span.start <= one.start_ms <= span.end
+    ]  # fmt: skip
+    told = {name for one in same for name in one.clients}
+    # What it met, a producer may tell only by the records that it gave up.
+    same += [
+        one
+        for one in findings
+        if worst.measures.get("suspect") in TOPIC_GONE
+        and one.detector != worst.detector
+        and one.measures.get("suspect") in TOPIC_GONE
+        and not told & {*one.clients}
+    ]
     is_merged = len(same) > 1 and worst.detector in MERGED
     is_story = worst.detector in CONSEQUENCES and bool(node_stories(run, findings))
     return same if is_merged and not is_story else []
@@ -468,6 +490,10 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         changes = one.measures.get("changes")
         if one.detector == "controller-churn" and isinstance(changes, int):
             yield f"the controller moved {times_text(changes)}"
+    if ended := [name for one in findings if one.detector == "client-ended"
+                 for name in story_names(one)]:  # fmt: skip
+        verb = "was" if len(ended) == 1 else "were"
+        yield f"{join_names(ended, 3)} closed with an error and {verb} not started again"
     least, most = impact.get("records_lost_min") or 0, impact.get("records_lost_max", 0)
     if least:
         yield f"{bounds_text(least, most)} lost"
@@ -491,7 +517,9 @@ def open_causes(run: RunOutput) -> list[str]:
                 f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
                 "session mostly leaves no line"
             )
-        if verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+        if verb and one.clients and not one.brokers:
+            others.append(f"why {join_names(story_names(one))} {verb}")
+        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
             asked.setdefault(verb, []).extend(one.brokers)
         elif question := _question(one):
             others.append(question)

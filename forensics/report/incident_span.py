@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -21,6 +21,10 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 
 # Findings further apart than this belong to different incidents.
 SAME_INCIDENT_MS = 30 * 60_000
+CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
+HIT_STATES = ("stale", "disconnected")
+# Clients hear of an outage a little after it.
+HEARD_MS = 3000
 OUTAGE_COLUMNS = (
     "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
 )  # fmt: skip
@@ -28,7 +32,9 @@ WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
 STILL = {
-    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
+    "client-ended": "{} is not running again",
+    "disk-failure": "a log directory of {} is offline",
+        "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
@@ -196,12 +202,15 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:
     """Say what is still so when the logs end."""
-    lasting = next((one for one in span.findings if is_open(run, one)), None)
-    if lasting is None:
+    lasting = [one for one in span.findings if is_open(run, one)]
+    if not lasting:
         return ""
-    scope = describe_scope(lasting)
-    what = STILL.get(lasting.detector, f"{short_title(lasting).lower()} on {{}}").format(scope)
-    return f": {what}"
+    first = lasting[0]
+    same = [one for one in lasting if one.detector == first.detector]
+    what = STILL.get(first.detector, f"{short_title(first).lower()} on {{}}")
+    if len(same) > 1:
+        what = what.replace("{} is", "{} are")
+    return f": {what.format(join_names([describe_scope(one) for one in same], 4))}"
 
 
 def describe_others(span: IncidentSpan) -> str:
@@ -274,3 +283,31 @@ def outages_without_end(run: RunOutput) -> OpenEnds:
                 told[key] = 0
     loose = [long for long in told.values() if long]
     return OpenEnds(len(lost) - len(told), len(loose), max(loose, default=0))
+
+
+def client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
+    """Say for how long at a time each client was in trouble during the outages."""
+    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
+    dark = list(dict.fromkeys(dark))
+    near: dict[str, int] = {}
+    lengths: dict[str, int] = {}
+    for node, start, end in client_times(run):
+        if start <= span.end + HEARD_MS and end >= span.start:
+            near[node] = max(near.get(node, 0), end - start)
+        if any(start <= till and end >= since for since, till in dark):
+            lengths[node] = max(lengths.get(node, 0), end - start)
+    # A client of a leader that froze hears of it when that one wakes.
+    return lengths or near
+
+
+def client_times(
+    run: RunOutput, span: IncidentSpan | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yield each time in which a client was in trouble by its own log, all or those of a span."""
+    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    for row in run.rows("lanes", CLIENT_COLUMNS, where):
+        start, end = row["started_at"], row["ended_at"] or run.logs_end
+        if row["node"] is None or start is None or end is None:
+            continue
+        if span is None or (start <= span.end + HEARD_MS and end >= span.start):
+            yield row["node"], start, end

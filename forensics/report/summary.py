@@ -1,7 +1,4 @@
-"""The answers of the first screen: why, to whom, what was lost, what to do, what is not known.
-
-Each is a few short lines out of the trigger, the chains, the impact and the outages of a run.
-"""
+"""The answers of the first screen: why, to whom, what was lost; a few short lines each."""
 
 from __future__ import annotations
 
@@ -11,12 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow.dataset as ds
-
 from forensics.lib.node_ids import broker_id, client_name
-from forensics.lib.text_format import count, duration, join_names, parse_millis, times_text
+from forensics.lib.text_format import (
+    count,
+    duration,
+    durations_text,
+    join_names,
+    parse_millis,
+    times_text,
+)
 from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
+    estimated_starts,
     short_title,
     shorten_names,
     times_of,
@@ -37,6 +40,8 @@ from forensics.report.headline import (
 )
 from forensics.report.incident_span import (
     IncidentSpan,
+    client_times,
+    client_troubles,
     clock_text,
     incident_outages,
     incident_span,
@@ -51,8 +56,8 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding
 MAX_EFFECTS, MAX_NAMED, MAX_TIMES = 3, 4, 4
 # Two findings name the moment of one thing so close together.
 SAME_MOMENT_MS = 2000
-CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
-HIT_STATES = ("stale", "disconnected")
+# Where groups keep their positions.
+OFFSETS = "__consumer_offsets-"
 # What a broker did, by the kind of the trigger.
 VERBS = {
     "crash": "crashed", "pause": "froze", "network": "was cut off", "controlled": "was shut down",
@@ -64,13 +69,10 @@ LEADER_WORDS = {
 }  # fmt: skip
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
-ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 4
-# An end that is known to within less is told as if it were known.
-WITHIN_MS = 1000
-# Clients hear of an outage a little after it.
-HEARD_MS = 3000
-# Shorter troubles of a client say nothing of how long its users waited.
-MIN_TOLD_MS = 1000
+ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 5
+# An end that is known to within less is told as if it were known; shorter troubles of a client say
+# nothing of how long its users waited.
+WITHIN_MS = MIN_TOLD_MS = 1000
 # Replicas are dropped from an ISR, and clients time out, so long after the cause.
 AROUND_MS = 30_000
 
@@ -90,7 +92,7 @@ def explain_why(run: RunOutput) -> list[SummaryLine]:
     span = incident_span(run)
     if span is None:
         return []
-    sentences = [*_triggers(run, span), *_mechanism(run)]
+    sentences = [*_triggers(run, span), *_mechanism(run, span)]
     if not sentences:
         worst = run.incidents[0]
         sentences = [first_sentences(worst.explanation, 2) or "The logs do not say why."]
@@ -141,8 +143,12 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
                 if isinstance(vacant, int | float)
                 else ""
             )
-            each = "Each time the" if times == went > 1 else f"{times_text(times).capitalize()} the"
-            yield f"{each if went > 1 else 'The'} broker was the active controller, too{gap}."
+            who = "Each time the broker" if times == went > 1 else "The broker"
+            if times < went:
+                who = (
+                    "One of them" if times == 1 else f"{times_text(times).capitalize()} one of them"
+                )
+            yield f"{who} was the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -152,9 +158,9 @@ def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, 
     told = {broker_id(str(one.get("node"))) for one in run.document["trigger"]}
     for one in node_stories(run, span.findings):
         if one.detector == "long-pause" and one.start_ms is not None and not told & {*one.brokers}:
-            for broker in one.brokers[:1]:
-                yield {"kind": "pause", "node": f"broker-{broker}", "at": one.start_ms,
-                       "finding": one.id}  # fmt: skip
+            nodes = [f"broker-{broker}" for broker in one.brokers] or list(one.clients)
+            for node in nodes[:1]:
+                yield {"kind": "pause", "node": node, "at": one.start_ms, "finding": one.id}
 
 
 def _trigger_sentence(
@@ -191,17 +197,17 @@ def _trigger_sentence(
         name = node_text(node)
         if again:
             parts.append(" ".join(f"{name} {doing} {often_text(again)}".split()))
-            if again.measures.get("freezes_min"):
-                parts[-1] += f", and was out of service {times_text(again.measures.get('cycles'))}"
             parts[-1] += _each_time(again, kind, span)
+            if again.measures.get("freezes_min"):
+                parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
-            when = clock_text(at, span.start)
             long = _length_text([*findings, *run.incidents], kind, at, node)
-            parts.append(" ".join(f"{name} {doing} at {when}{long}".split()))
+            parts.append(" ".join(f"{name} {doing} at {clock_text(at, span.start)}{long}".split()))
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
-    text = ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
-    return f"{text[:1].upper()}{text[1:]}{_reason(kind, findings)}"
+    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), parts[-1]])
+    text = text if text.startswith(members[0].get("node") or " ") else text[:1].upper() + text[1:]
+    return f"{text}{_reason(kind, findings)}"
 
 
 def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
@@ -210,8 +216,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
     listed = times[:MAX_TIMES] if len(times) <= MAX_TIMES + 1 else times[: MAX_TIMES - 1]
     listed = times if len(times) == MAX_TIMES + 1 else listed
     parts = []
+    about = estimated_starts(finding)
     for at, seconds in listed:
-        when = clock_text(at, span.start)
+        when = f"{'about ' * (at in about)}{clock_text(at, span.start)}"
         long = f"{duration(whole_seconds(seconds))} from {when}" if seconds is not None else ""
         parts.append(long or f"from {when} on")
     if not parts:
@@ -221,10 +228,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
     away = "down " if kind == "crash" else "out of service "
-    if finding.detector == "long-pause" or finding.measures.get("freezes_min"):
-        # The words before say so.
-        away = ""
-    return f" ({away}{', '.join(parts)})"
+    # The words before may say so.
+    is_said = finding.detector == "long-pause" or bool(finding.measures.get("freezes_min"))
+    return f" ({'' if is_said else away}{', '.join(parts)})"
 
 
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
@@ -255,7 +261,7 @@ def _each_crash(run: RunOutput, moments: list[tuple[int, str]]) -> list[tuple[in
 
 
 def _is_about(finding: SavedFinding, node: str) -> bool:
-    return broker_id(node) in finding.brokers
+    return broker_id(node) in finding.brokers or node in finding.clients
 
 
 def node_text(node: str) -> str:
@@ -313,7 +319,7 @@ def first_sentences(text: str, number: int) -> str:
     return told if len(told) <= MAX_WHY else parts[0]
 
 
-def _mechanism(run: RunOutput) -> Iterator[str]:
+def _mechanism(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say how the trigger led to what the headline says, and which guardrail was missing."""
     worst = run.incidents[0]
     if worst.detector == "unclean-election":
@@ -324,14 +330,18 @@ def _mechanism(run: RunOutput) -> Iterator[str]:
     is_about_nodes = worst.detector in (*NODE_STORIES, *CONSEQUENCES)
     if has_trigger and is_about_nodes:
         if impact.get("partitions_unavailable"):
-            nodes = sorted(node_text(node) for node in _trigger_nodes(run) if broker_id(node))
-            one = nodes[0] if len(nodes) == len(_trigger_nodes(run)) == 1 else "a broker"
+            began = {str(one.get("node")) for one in run.document.get("trigger") or ()}
+            nodes = [node_text(node) for node in began if broker_id(node) is not None]
+            leaders = {row["leader"] for *_, row in incident_outages(run, span)} - {None}
+            is_one = len(leaders) < 2 and len(nodes) == len(began) == 1
+            one = nodes[0] if is_one else "a broker"
             yield (
                 f"While {one} was away, the partitions that it led had no leader that served them"
                 " until another was elected or it came back."
             )
     elif same := merged_findings(run):
         yield from _reasons_by_client(same)
+        yield from _created_again(run)
     elif explained := first_sentences(worst.explanation, 2):
         yield explained
 
@@ -352,8 +362,11 @@ def _reasons_by_client(findings: Sequence[SavedFinding]) -> Iterator[str]:
         yield f"{join_names(names, 4)}: {text}"
 
 
-def _trigger_nodes(run: RunOutput) -> set[str]:
-    return {str(one.get("node")) for one in run.document.get("trigger") or ()}
+def _created_again(run: RunOutput) -> Iterator[str]:
+    """Say which topics were deleted and created again, and who met that."""
+    for one in run.findings:
+        if one.detector == "stale-metadata" and one.measures.get("suspect") == "topic_recreated":
+            yield first_sentences(one.explanation, 1)
 
 
 def _unclean_mechanism(run: RunOutput, worst: SavedFinding) -> str:
@@ -422,6 +435,10 @@ def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
         text += f"; {totals.acknowledged} of them had been acknowledged"
     if totals.unbounded:
         text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
+    spared = [row.partition for _, row in loss_rows(run.findings) if row.lost_records_max == 0]
+    if spared:
+        which = "was" if len(spared) == 1 else "were"
+        text += f"; {join_names(spared, 3)} {which} elected uncleanly too and lost nothing"
     yield SummaryLine(f"{text}.", "ledger", "Data loss", is_strong=True)
     if truncated:
         both = bounds_text(truncated.at_least, truncated.at_most)
@@ -463,9 +480,9 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if rest:
         low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
-        parts.append(f"{others} {len(rest)} for {_lengths(low, high)}")
+        parts.append(f"{others} {len(rest)} for {durations_text(low, high)}")
         if most <= high * ABOUT_SAME:
-            long = _lengths(low, most)
+            long = durations_text(low, most)
             often = max(hits.values()) > 1
             bound = "up to " if often and " to " not in long else ""
             parts = [f"for {bound}{long}{' at a time' if often else ''}"]
@@ -480,18 +497,6 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     colon = " " if parts[0].startswith("for ") else ": "
     text = f"{begin}{colon}{', '.join(parts)}{why}{open_end}."
     yield SummaryLine(text, "partitions", "Partitions")
-
-
-def _lengths(low: int, high: int) -> str:
-    """Say how long things lasted that differ.
-
-    >>> _lengths(9000, 9000), _lengths(12_300, 12_800), _lengths(9000, 12_800)
-    ('9 s', 'up to 12.8 s', '9 s to 12.8 s')
-    """
-    shortest, longest = duration(low), duration(high)
-    if shortest == longest:
-        return longest
-    return f"{shortest} to {longest}" if high > low * ABOUT_SAME else f"up to {longest}"
 
 
 def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:
@@ -513,14 +518,18 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     if not hit:
         yield from _clients_nearby(run, span)
         return
-    named = [client_name(name) for one in span.findings for name in one.clients]
-    lengths = _client_troubles(run, span)
+    again = [one for one in run.findings if one.measures.get("suspect") == "topic_recreated"]
+    about = [*span.findings, *merged_findings(run), *again]
+    named = [client_name(name) for one in about for name in one.clients]
+    lengths = client_troubles(run, span)
     if not (run.document.get("impact") or {}).get("partitions_unavailable"):
         # Others had their own reasons.
         lengths = {name: long for name, long in lengths.items() if client_name(name) in named}
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
     names = list(dict.fromkeys([*map(client_name, ranked), *named]))[:hit]
     every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
+    # A file of which nobody knows who wrote it is a client's where a finding takes it for one.
+    every |= {name for one in run.findings for name in one.clients if name.startswith("file:")}
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
@@ -533,40 +542,36 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
 
 def _clients_nearby(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     """Name clients that were in trouble about that time, where no partition was unavailable."""
-    around = replace(span, start=span.start - AROUND_MS)
-    lengths = _client_troubles(run, around)
-    if lengths:
-        names = join_names([client_name(name) for name in sorted(lengths)], 4)
-        long = duration(max(lengths.values()))
-        first, last = clock_text(around.start, span.start), clock_text(span.end, span.start)
-        yield SummaryLine(
-            f"{count(len(lengths), 'client')} logged disconnects or retries between {first} and "
-            f"{last}, for up to {long}: {names}; whether because of this is not in the logs.",
-            "clients", "Clients",
-        )  # fmt: skip
-
-
-def _client_troubles(run: RunOutput, span: IncidentSpan) -> dict[str, int]:
-    """Say for how long at a time each client was in trouble during the outages."""
-    dark = [(start, end + HEARD_MS) for _, start, end, _ in incident_outages(run, span)]
-    dark = list(dict.fromkeys(dark))
-    near: dict[str, int] = {}
-    lengths: dict[str, int] = {}
-    where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
-    for row in run.rows("lanes", CLIENT_COLUMNS, where):
-        start, end = row["started_at"], row["ended_at"] or run.logs_end
-        if row["node"] is None or start is None or end is None:
-            continue
-        if start <= span.end + HEARD_MS and end >= span.start:
-            near[row["node"]] = max(near.get(row["node"], 0), end - start)
-        if any(start <= till and end >= since for since, till in dark):
-            lengths[row["node"]] = max(lengths.get(row["node"], 0), end - start)
-    # A client of a leader that froze hears of it when that one wakes.
-    return lengths or near
+    hits = list(client_times(run, replace(span, start=span.start - AROUND_MS)))
+    if hits:
+        names = sorted({node for node, *_ in hits})
+        long = duration(max(end - start for _, start, end in hits))
+        first, last = (
+            clock_text(at, span.start)
+            for at in (min(start for _, start, _ in hits), max(end for *_, end in hits))
+        )
+        when = f"between {first} and {last}" if first != last else f"at {first}"
+        offsets = [
+            name for one in span.findings for name in one.partitions
+            if one.detector in NODE_STORIES and name.startswith(OFFSETS)
+        ]  # fmt: skip
+        because = "whether because of this is not in the logs"
+        if offsets:
+            because = f"groups keep their offsets in {join_names(offsets, 3)}, which was hit, too"
+        who = join_names([client_name(name) for name in names], 4)
+        text = (
+            f"{count(len(names), 'client')} logged disconnects or retries {when}, for up to {long}"
+        )
+        yield SummaryLine(f"{text}: {who}; {because}.", "clients", "Clients")
 
 
 def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     """Name what else came of it: what the headline, the losses and the outages do not say."""
+    for one in span.findings:
+        if one.detector == "disk-failure" and one.measures.get("still") and one.partitions:
+            whose = f"{count(len(one.partitions), 'replica')} of {brokers_text(one.brokers)}"
+            text = f"{whose} offline to the end of the logs, in the log directory that failed."
+            yield SummaryLine(text, one.id, "Evidence")
     said = {*NODE_STORIES, "unclean-election", "offline-partitions", "truncation",
             "controller-churn"}  # fmt: skip
     worst = run.incidents[0]

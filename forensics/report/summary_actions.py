@@ -26,7 +26,7 @@ from forensics.report.coverage_advice import (
     list_hidden_nodes,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, shorten_names
+from forensics.report.finding_text import COMMAND_LINE, is_open, shorten_names
 from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
@@ -35,6 +35,7 @@ from forensics.report.headline import (
     open_causes,
 )
 from forensics.report.incident_span import (
+    HEARD_MS,
     IncidentSpan,
     clock_text,
     incident_outages,
@@ -42,7 +43,6 @@ from forensics.report.incident_span import (
     outages_without_end,
 )
 from forensics.report.summary import (
-    HEARD_MS,
     UNCLEAN_SETTING,
     SummaryLine,
     first_sentences,
@@ -72,7 +72,8 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    actions += _from_findings(_by_weight(run, span), is_over=span.is_over is not False)
+    lasting = {one.id for one in span.findings if span.is_over is False and is_open(run, one)}
+    actions += _from_findings(_by_weight(run, span), lasting)
     return actions[:MAX_ACTIONS]
 
 
@@ -91,28 +92,44 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         ends = _last_writes(run, certain)
         during = ""
         if starts and ends:
-            during = f" what they wrote from {clock_text(min(starts), min(starts))} to "
+            first = clock_text(min(starts), min(starts))
+            during = f" what they wrote from {first} (the logs of then held none of it) to "
             during += clock_text(max(ends), min(starts))
-        what = during or " the lost records"
-        offsets = {row.lost_from for row in certain}
+        what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
-            f"Have the producers of {join_names(topics)} send again{what}; {_reset(offsets)}.",
+            f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
             finding.id, "Offsets and commands",
         )  # fmt: skip
         return
 
 
-def _reset(offsets: AbstractSet[int | None]) -> str:
-    """Say which consumers have to be reset, by the first offsets that were lost.
+def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
+    """Say what the unclean leader wrote itself and lost to the next one; empty if nothing."""
+    tails = [(row.partition, tail) for row in losses for tail in row.also_cut]
+    ends = [at for _, tail in tails if (at := parse_millis(tail.get("cut_at"))) is not None]
+    if not ends:
+        return ""
+    names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
+    number = count(sum(tail["records"] for _, tail in tails), "record")
+    return (
+        f", and the last {number} that they wrote to {names} before {clock_text(max(ends), start)}"
+    )
 
-    >>> _reset({7000})
-    'reset consumers whose committed offset is above 7,000'
+
+def _reset(losses: Sequence[PartitionLoss]) -> str:
+    """Say which consumers have to be reset, by the partitions and the first offsets lost there.
+
+    >>> _reset([PartitionLoss("t-1", lost_from=7000)])
+    'reset consumers whose committed offset in t-1 is above 7,000'
     """
+    offsets = {row.lost_from for row in losses}
+    names = join_names([row.partition for row in losses], 4)
     if offsets == {0}:
-        return "reset all its consumers: the log begins anew at offset 0"
+        which = "their logs begin" if len(losses) > 1 else "its log begins"
+        return f"reset all consumers of {names}: {which} anew at offset 0"
     if len(offsets) == 1 and (first := next(iter(offsets))) is not None:
-        return f"reset consumers whose committed offset is above {first:,}"
-    return "reset consumers whose committed offset is above the first lost one of their partition"
+        return f"reset consumers whose committed offset in {names} is above {first:,}"
+    return f"reset consumers whose committed offset in {names} is above the first lost one there"
 
 
 def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:
@@ -146,6 +163,8 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
     others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
     order = {name: index for index, name in enumerate(began)}
+    # A clock that is far off is wrong before and after, and to be set right.
+    others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
     return sorted(
         others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
     )
@@ -162,19 +181,27 @@ def first_action(finding: SavedFinding) -> str:
     return _command(chosen[0], finding).text if chosen else ""
 
 
-def _from_findings(findings: Sequence[SavedFinding], *, is_over: bool) -> list[SummaryLine]:
-    """Take the first action of each finding; the same one for several brokers is one."""
+def _from_findings(
+    findings: Sequence[SavedFinding], lasting: AbstractSet[str]
+) -> list[SummaryLine]:
+    """Take the first action of each finding; the same one for several brokers is one.
+
+    What looks only is for findings that last.
+    """
     taken: dict[str, list[tuple[str, SavedFinding]]] = {}
     later: list[SummaryLine] = []
     for one in findings:
         if one.detector == "unclean-election":
             continue
+        is_over = one.id not in lasting
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
-        for action in doing[:1] or ([] if is_over else usable[:1]):
+        # A topic that is gone is one thing, the records that were given up for it another.
+        several = 2 if one.detector == "undelivered-records" and one.measures.get("suspect") else 1
+        for action in doing[:several] or ([] if is_over else usable[:1]):
             taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
-        looking = [one for one in looking if not (is_over and LOOKS_FOR_OUTAGES in one)]
+        looking = [it for it in looking if not (is_over and LOOKS_FOR_OUTAGES in it)]
         later += [_command(action, one) for action in looking[:1]]
     first = [_command(_for_all(members), members[0][1]) for members in taken.values()]
     known = {line.text for line in first}
@@ -303,7 +330,11 @@ def _wrong_clocks(run: RunOutput) -> list[SummaryLine]:
         for node in ranked
     ]
     return [
-        SummaryLine(f"Clocks: {join_names(texts)}; times here are corrected.", "clocks", "Clocks")
+        SummaryLine(
+            f"Clocks: {join_names(texts)}; times here are those of the other clocks.",
+            "clocks",
+            "Clocks",
+        )
     ]
 
 
@@ -342,6 +373,13 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
             of = count(open_ends, "partition")
             yield SummaryLine(f"Until when {of} had no leader.", "partitions", "Partitions")
         yield from _unknown_leaders(run)
+        for one in (run.document.get("impact") or {}).get("gives_up_early") or ():
+            yield SummaryLine(
+                f"How many records {one['client']} gave up: it does so after "
+                f"{duration(round(1000 * one['after_s']))} (delivery.timeout.ms), and nobody took "
+                f"writes to {one['topic']} for up to {duration(round(1000 * one['wait_s']))}.",
+                "clients", "Clients",
+            )  # fmt: skip
     totals = sum_losses(run.findings)
     if totals and totals.unbounded:
         of = count(totals.unbounded, "partition")

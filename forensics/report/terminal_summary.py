@@ -95,6 +95,9 @@ def _answer(run: RunOutput) -> str:
         return verdict_sentence(run)
     if told := describe_incident(run):
         return f"{title}\n{told}"
+    # The label before it says so.
+    told = title.removeprefix("Cannot tell: ")
+    title = f"{told[:1].upper()}{told[1:]}"
     doubts = list_doubts(run)
     why = f"\n{'; '.join(doubts)}" if doubts else ""
     return f"{title}; {describe_reading(run)}{why}"

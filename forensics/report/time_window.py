@@ -213,7 +213,7 @@ def _impact(run: RunOutput, findings: Sequence[Mapping[str, Any]], span: Span) -
     if not lengths:
         # Those that the findings kept are about; during outages nobody was hit here.
         troubled = clients_in_trouble(
-            (one.get("severity"), one.get("clients") or ()) for one in findings
+            (one.get("detector"), one.get("severity"), one.get("clients") or ()) for one in findings
         )
         impact["clients_affected"] = len(troubled)
     if not any(one.get("detector") in ("unclean-election", "truncation") for one in findings):

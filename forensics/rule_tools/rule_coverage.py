@@ -349,9 +349,9 @@ class _ProfilingReader(LogReader):
         self.matcher = _ProfilingMatcher(rules, profile)
         self._profile = profile
 
-    def extract(self, records: Records, part: int = 0) -> pa.RecordBatch:
+    def select(self, records: Records) -> tuple[Rows, pa.Array | None]:
         with self._profile.time_step("prefilter"):
-            return super().extract(records, part)
+            return super().select(records)
 
     def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         with self._profile.time_step("prefilter"):

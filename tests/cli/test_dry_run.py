@@ -100,6 +100,19 @@ def test_files_that_are_empty_are_told(tmp_path: Path) -> None:
     assert "1 file, 0 B to read" in done.stdout
 
 
+def test_an_empty_file_in_an_archive_is_told_from_one_that_is_not_understood(
+    tmp_path: Path,
+) -> None:
+    with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as packed:
+        packed.addfile(tarfile.TarInfo("broker-1/controller.log"))
+        packed.add(SERVER, "broker-1/server.log")
+    done = call(str(tmp_path / "logs.tar.gz"), "--dry-run")
+    told = {line.split()[0].rpartition("/")[2]: line for line in done.stdout.splitlines()}
+
+    assert "empty" in told["controller.log"]
+    assert "apache" in told["server.log"]
+
+
 def test_it_writes_nothing_and_needs_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def test_clients_that_an_incident_is_about_are_affected_without_an_outage(tmp_pa
     found = [
         built.finding("unreachable-listener", severity, "x", 1, 2, seen, clients=clients)
         for severity, clients in (
-            ("medium", ["app-rd#producer-1", "app-web"]), ("medium", ["app-rd"]), ("low", ["b"]),
+            ("medium", ["app-rd#producer-1", "app-web"]), ("low", ["app-rd"]), ("info", ["b"]),
         )
     ]  # fmt: skip
 
@@ -107,3 +107,24 @@ def test_leaders_lost_at_one_time_are_one_time(tmp_path: Path) -> None:
 
     assert offline.title == "2 partitions unavailable, for up to 10.0 s"
     assert offline.measures["losses"] == 1
+
+
+@pytest.mark.parametrize(("patience", "told"), [("3000", ["app"]), ("15000", []), (None, [])])
+def test_a_producer_that_gives_up_before_its_topic_is_back_may_have_lost_records(
+    patience: str | None, told: list[str], tmp_path: Path
+) -> None:
+    """Nobody served t-0 for 10 s; only the application is told what was given up."""
+    settings = {"acks": "all", "client.id": "app"}
+    settings |= {"delivery.timeout.ms": patience} if patience else {}
+    events = [
+        event(50, "app", "client_setting_seen", offset=0, setting=name, value=value)
+        for name, value in settings.items()
+    ]
+    events.append(event(60, "app", "client_error", client="app", topic="t"))
+    led = [epoch(1, 1, 1, 110), epoch(2, 2, 110, previous_leader=1)]
+    built = case(tmp_path, leadership=led, events=events, away=[absence(1, "crash", 100, 120)])
+
+    found = measure_impact(built, [])["gives_up_early"]
+
+    assert [one["client"] for one in found] == told
+    assert all((one["topic"], one["wait_s"]) == ("t", 10.0) for one in found)

@@ -306,6 +306,20 @@ def test_a_limit_of_addresses_is_looked_at_first(
             find_java(environ | {"SPARK_DRIVER_MEMORY": memory})
 
 
+def test_a_limit_of_open_files_is_looked_at_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environ = {"JAVA_HOME": str(install(tmp_path, "17")), "PATH": os.environ["PATH"]}
+    monkeypatch.setattr("forensics.engine.java.mappable_bytes", lambda: None)
+    # Java raises the first to the second.
+    monkeypatch.setattr("forensics.engine.java.resource.getrlimit", lambda _: (64, 4096))
+    assert find_java(environ).version == 17
+
+    monkeypatch.setattr("forensics.engine.java.resource.getrlimit", lambda _: (64, 64))
+    with pytest.raises(JavaError, match=r"`ulimit -n` allows 64 open files.*--engine local"):
+        find_java(environ)
+
+
 def test_the_classes_that_were_kept_are_taken_by_the_java_that_kept_them(tmp_path: Path) -> None:
     home, cache = install(tmp_path / "jdk", "21.0.1"), tmp_path / "cache"
     environ = {"JAVA_HOME": str(home), "PATH": "", "XDG_CACHE_HOME": str(cache)}

@@ -174,6 +174,16 @@ def test_a_client_is_named_by_its_folder_since_clients_may_share_an_id() -> None
     assert {node for node, _ in files.values()} == {"app-a", "app-b"}
 
 
+def test_a_folder_called_logs_names_no_client() -> None:
+    """Each host has one; its clients are others."""
+    files = named(
+        account("hosts/app-a/logs/client.log", client_producer=2),
+        account("hosts/app-b/logs/client.log", client_producer=2),
+    )
+
+    assert {node for node, _ in files.values()} == {"app-a", "app-b"}
+
+
 def test_a_client_at_the_top_of_an_archive_is_named_by_its_id() -> None:
     assert named(account("logs/client.log", client_orders=2)) == {
         "logs/client.log": ("orders", "client")

@@ -22,6 +22,8 @@ from forensics.pipeline import finish_run, plan_archives, rebuild_history, scan_
 from forensics.sandbox import run_lines
 from forensics.schemas import FACTS, IDS
 from forensics.settings import Settings
+from tests.ingest.sample_archives import write
+from tests.ingest.written_logs import PLAIN
 
 NUMBERS = (
     *("2147483647", "2147483648", "4294967296", "-2147483649", "-1", "0", "3000000000"),
@@ -157,7 +159,27 @@ def test_a_whole_run_survives_them_all(tmp_path: Path, lines: list[str]) -> None
             for broker in brokers
         ]
         path.write_text("\n".join(some) + "\n")
-    run = Settings((str(tmp_path / "logs"),), tmp_path / "out")
+    assert_whole_run(tmp_path)
+
+
+@pytest.mark.parametrize("date", DATES[:2])
+def test_a_whole_run_survives_lines_of_every_kind_without_a_time(
+    date: str, tmp_path: Path, lines: list[str]
+) -> None:
+    """A topic that was deleted nobody knows when is one of them."""
+    logs = write(tmp_path / "logs", PLAIN)
+    undated = [HEAD.sub(date, line, count=1) for line in lines]
+    assert any("RemoveTopicRecord" in line for line in undated)
+    for node in ("broker-1", "controller-1"):
+        path = logs / node / "state-change.log"
+        path.write_text("\n".join(undated) + "\n", "utf-8")
+
+    assert_whole_run(tmp_path)
+
+
+def assert_whole_run(folder: Path) -> None:
+    """Take logs through all stages, up to the page."""
+    run = Settings((str(folder / "logs"),), folder / "out", cluster="any")
     engine, rules, silent = LocalEngine(), load_rule_set(), list[str]().append
 
     work = plan_archives(run, silent)
@@ -165,4 +187,4 @@ def test_a_whole_run_survives_them_all(tmp_path: Path, lines: list[str]) -> None
     result = finish_run(files, rebuild_history(engine, files, run, silent), rules, run, silent)
 
     assert result["exit_code"] in (0, 4)
-    assert (tmp_path / "out" / "report.html").is_file()
+    assert (folder / "out" / "report.html").is_file()

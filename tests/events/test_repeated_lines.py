@@ -34,6 +34,9 @@ from forensics.events.repeated_lines import (
 )
 from forensics.sandbox import SandboxRun, run_archives
 from forensics.schemas import EVENTS
+from tests.ingest.sample_archives import write
+from tests.ingest.whole_runs import read
+from tests.ingest.written_logs import PLAIN
 
 ARCHIVE = Path(__file__).parents[2] / "sample_logs/430-listener/logs.tar.gz"
 FILES = ("server.log", "controller.log", "kafkaServer.out", "old.log")
@@ -66,7 +69,8 @@ def test_only_files_of_a_node_that_overlap_and_know_the_same_rules_are_compared(
         account("c/kafkaServer.out", 5, 30, "start", "leader", node="broker-3"),
     ]
 
-    assert find_comparable_files(files) == {"c/server.log", "c/kafkaServer.out"}
+    own = {"a/server.log.1", "a/server.log", "a/controller.log"}
+    assert find_comparable_files(files) == own | {"c/server.log", "c/kafkaServer.out"}
 
 
 def test_files_with_the_same_times_are_compared_however_short_they_are() -> None:
@@ -97,11 +101,29 @@ def test_of_equal_files_the_log_that_kafka_calls_so_counts() -> None:
     assert [files[name].duplicate_of for name in names] == ["a/server.log", None]
 
 
+def test_what_kafka_logs_twice_counts_once_and_is_no_copy(tmp_path: Path) -> None:
+    """From 3.0 to 3.9 a controller writes its lines into server.log and controller.log."""
+    lines = PLAIN["controller-1/controller.log"]
+    more = b"[2026-11-18 11:40:51,807] INFO Kafka version: 3.9.1 (o.a.k.utils.AppInfoParser)\n"
+    once = read(write(tmp_path / "once/logs", {"controller-1/server.log": lines + more}))
+    tree = {"controller-1/server.log": lines + more, "controller-1/controller.log": lines}
+    twice = read(write(tmp_path / "twice/logs", tree))
+
+    assert len(once.rows) > 50
+    assert once.facts() == twice.facts()
+    told = {one["file"].rpartition("/")[2]: one for one in twice.files}
+    assert told["controller.log"]["duplicate_of"] is None
+    assert not told["controller.log"]["duplicate_lines"]
+    assert told["server.log"]["duplicate_lines"]
+
+
 def test_kafkas_own_logs_keep_what_copies_have_too() -> None:
-    names = ["a/kafkaServer.out", "a/server.log.bak", "old/a/server.log", "a/server.log"]
+    names = ["a/kafkaServer.out", "a/server.log.bak", "old/a/server.log", "a/server.log",
+             "a/controller.log"]  # fmt: skip
 
     assert rank_files(FileAccount(name) for name in names) == (
-        "a/server.log", "old/a/server.log", "a/server.log.bak", "a/kafkaServer.out",
+        "a/controller.log", "a/server.log", "old/a/server.log", "a/server.log.bak",
+        "a/kafkaServer.out",
     )  # fmt: skip
 
 
@@ -166,14 +188,7 @@ def test_the_most_of_one_log_and_of_copies_stays(
 
     kept = Counter(row["line"] // 10 for row in marked if row["repeats"] is None)
     assert len(marked) == len(rows)
-    assert dict(kept) == {
-        fact: max(
-            files.get("server.log", 0) + files.get("controller.log", 0),
-            files.get("kafkaServer.out", 0),
-            files.get("old.log", 0),
-        )
-        for fact, files in facts.items()
-    }
+    assert dict(kept) == {fact: max(files.values()) for fact, files in facts.items()}
 
 
 def test_repeated_lines_are_counted_by_file_and_original_whatever_the_batches_are() -> None:

@@ -13,7 +13,9 @@ import io
 import json
 import lzma
 import os
+import shutil
 import struct
+import subprocess
 import tarfile
 import zipfile
 import zlib
@@ -499,6 +501,30 @@ def test_what_lies_beside_logs_is_named_and_changes_nothing(
 
     assert found.is_told()
     assert plain.facts() == found.facts()
+
+
+# What `tar` does to an archive, with the archives "one" and "two" of the tree beside it.
+TOOLS = {
+    "appended with -A": "cp one all && tar -A -f all two",
+    "appended with --concatenate, twice": "cp one all && tar -A -f all two && tar -A -f all two",
+    "as GNU writes it": "tar -c -f all --format=gnu -C logs .",
+    "with holes": "tar -c -S -f all -C logs .",
+    "with long names and owners": "tar -c --format=posix --xattrs -f all -C logs .",
+    "old": "tar -c --format=v7 -f all -C logs .",
+}
+
+
+@pytest.mark.skipif(not shutil.which("tar"), reason="tar is needed")
+@pytest.mark.parametrize("name", TOOLS)
+def test_what_tar_makes_gives_the_events_of_its_files(
+    name: str, plain: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "logs", PLAIN)
+    for archive, packed in zip(("one", "two"), _halves(), strict=True):
+        (tmp_path / archive).write_bytes(packed)
+    subprocess.run(["sh", "-c", TOOLS[name]], cwd=tmp_path, check=True)
+
+    assert plain.facts() == read(tmp_path / "all").facts()
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

@@ -86,6 +86,14 @@ def _sparse(size: int) -> bytes:
     return bytes(head) + LOG[:512] + tarred({"a.log": LOG})
 
 
+def _pax_map() -> bytes:
+    """Write the map of a sparse file with numbers that nobody can write."""
+    fields = {"GNU.sparse.realsize": "512", "GNU.sparse.map": f"0,{'9' * 5_000}"}
+    member = tarfile.TarInfo("sparse.log")
+    member.size, member.pax_headers = 512, fields
+    return member.tobuf(tarfile.PAX_FORMAT) + LOG[:512]
+
+
 def _damaged(name: str, text: bytes) -> bytes:
     head = _head(name, len(text))
     return head[:148] + b"zz" + head[150:] + text + _head("empty", 0)
@@ -117,6 +125,20 @@ HURTING: dict[str, tuple[Callable[[], bytes], str, bool]] = {
     ),
     "a long name that is not there": (
         lambda: _head("x", 2 << 30, b"L") + tarred({"a.log": LOG}), "limit header_bytes", True
+    ),
+    "a pax header of 2 GB that is not there": (
+        lambda: _head("x", 2 << 30, b"x") + tarred({"a.log": LOG}), "limit header_bytes", True
+    ),
+    "a pax header of 40 MB": (
+        lambda: _repeated(_head("x", 40 * _MB, b"x"), b"n" * _MB, 40, tarred({"a.log": LOG})),
+        "limit header_bytes", True,
+    ),
+    "a pax header for all members, of 40 MB": (
+        lambda: _repeated(_head("x", 40 * _MB, b"g"), b"n" * _MB, 40, tarred({"a.log": LOG})),
+        "limit header_bytes", True,
+    ),
+    "a pax header with a map of numbers of 5,000 digits": (
+        lambda: _pax_map() + tarred({"a.log": LOG}), "its map of holes contradicts itself", True
     ),
     "a member that claims an exabyte": (
         lambda: gzip.compress(_head("huge.log", 1 << 60) + LOG), "bytes before this file does", True

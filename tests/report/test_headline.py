@@ -413,3 +413,20 @@ def test_a_number_that_is_a_lower_bound_says_so(unclean: Path, rewrite: Rewrite)
     told = load_run(unclean)
     assert "5 partitions may have been unavailable" in headline(told)
     assert not any("No partition" in line.text for line in list_impact(told))
+
+
+def test_clients_that_ended_keep_the_incident_open(unclean: Path) -> None:
+    ended = [
+        finding(
+            f"F-{number}",
+            "client-ended",
+            "medium",
+            clients=[name],
+            **{"from": iso(50_000 + number), "to": iso(END)},
+        )
+        for number, name in ((2, "app-a"), (3, "app-b"))
+    ]
+    run = saved(unclean, crash("F-1", 2, 50_000), *ended)
+
+    assert "app-a, app-b closed with an error and were not started again" in headline(run)
+    assert ": app-a, app-b are not running again" in verdict_sentence(run)

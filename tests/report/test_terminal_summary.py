@@ -11,9 +11,10 @@ import pytest
 from forensics.cli.app import print_rows
 from forensics.report.headline import headline
 from forensics.report.terminal_summary import summary_rows, week_rows
+from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from forensics.schemas import COVERAGE
-from tests.report.sample_runs import save
+from tests.report.sample_runs import document, save
 
 RESULT: dict[str, Any] = {
     "archive": {"files": 3, "bytes": 1_500_000, "lines": 2000, "events": 300},
@@ -59,6 +60,12 @@ def test_a_clear_run_says_so(quiet: Path) -> None:
 
     assert rows["CLEAR"].startswith("No incident in these logs; ")
     assert "INCIDENT" not in rows
+
+
+def test_that_nobody_can_tell_is_said_once(unclean: Path) -> None:
+    write_findings(document([], "cannot_tell"), unclean / "findings.json")
+
+    assert rows_of(unclean)["CANNOT TELL"].startswith("No incident found, but the logs cover too")
 
 
 def test_a_week_says_its_verdict_and_where_its_pages_are() -> None:

@@ -215,8 +215,15 @@ def _index_by_broker(findings: Iterable[Finding]) -> _FindingsOfBrokers:
     return index_by(
         (one for one in findings if one.detector in _ABOUT_ABSENCES),
         lambda one: set(one.brokers),
-        lambda one: (one.begin - _EARLY, one.end + _EARLY),
+        lambda one: (one.begin - _EARLY, _told_until(one) + _EARLY),
     )
+
+
+def _told_until(finding: Finding) -> int:
+    """Return until when lines tell of it: a directory that failed is offline long after that."""
+    if finding.detector != "disk-failure":
+        return finding.end
+    return max((row["at"] for row in finding.evidence if "at" in row), default=finding.begin)
 
 
 def _findings_about(index: _FindingsOfBrokers, absence: Absence) -> list[Finding]:

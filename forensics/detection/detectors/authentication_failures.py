@@ -28,7 +28,7 @@ _ERRORS = (
 )
 _CONNECTION_FAILED = "connection_failed"
 _TLS = re.compile(r"(?i)ssl|tls|handshake|certificate|pkix")
-_SIZE = re.compile(r"size = (\d+)")
+_SIZE = re.compile(r"size = (\d{1,18})\b")
 # What follows an address: the channel, the port.
 _ADDRESS = re.compile(r"^(?:[^/\s]*/)?(\[?[0-9a-fA-F.:]*[0-9a-fA-F]\]?)")
 _PORT = re.compile(r"^(\d+\.\d+\.\d+\.\d+):\d+$")

@@ -65,16 +65,27 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         f" times than in the logs of other nodes{_describe_difference(row, kind)}."
         " All times here are corrected for it.",
         actions=[
+            *_set_right(node, offset, kind),
             f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?"
             if kind != "zone"
             else f"timedatectl   # on the host of {quote(node)}: which time zone do its logs use?",
-            "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
+            *([_SLEW] if kind != "drift" else []),
         ],
         why=_why(limits, row, kind),
         doubts=[
             "Log lines that were written late, by a busy host, push a clock's offset by as much."
         ],
     )
+
+
+_SLEW = "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments."
+
+
+def _set_right(node: str, offset: int, kind: str) -> list[str]:
+    if kind != "drift":
+        return []
+    way = "ahead" if offset > 0 else "behind"
+    return [f"Set the clock of {quote(node)} right: it is {_seconds(offset)} {way}. {_SLEW}"]
 
 
 def _rate_confidence(row: Mapping[str, Any], *, is_far: bool) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from forensics.detection.context import DetectionContext, by_time, partition_nam
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import count
 from forensics.run_output.findings import Finding
 
 NAME = "disk-failure"
@@ -74,12 +75,20 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
     error = _error(session)
     reason = next((name for name, words in _REASONS if words.search(error or "")), "other")
     where = f"Broker {broker}" if broker is not None else str(node)
+    # A directory that was taken out of use is used again by the next start, and not before.
+    is_out = session.value_counts["kind"]["log_dir_failed"] > 0
+    end = session.end
+    if is_out and broker is not None:
+        start = context.next_start(broker, session.end)
+        end = context.logs_end if start is None else start
+    still = is_out and end == context.logs_end
+    offline = f"; {count(len(names), 'replica')} in it offline to the end of the logs"
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"{where}: log directory {log_dir} {_TITLES[reason]}",
+        f"{where}: log directory {log_dir} {_TITLES[reason]}{offline if still and names else ''}",
         session.begin,
-        session.end,
+        end,
         session.first,
         brokers=[] if broker is None else [broker],
         partitions=sorted(names),
@@ -90,6 +99,7 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
             "reason": reason,
             "lines": session.count,
             "partitions": len(names),
+            "still": still,
         },
         explanation=_BEGINS.get(reason, "") + _MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),

@@ -31,16 +31,7 @@ from forensics.run_output.findings import Finding, PartitionLoss
 NAME = "emptied-logs"
 NEEDS = LogRequirements(("broker",), ("server",))
 _ISR = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch", "isr", "started_at")
-_EPOCHS = (
-    "topic",
-    "partition",
-    "leader_epoch",
-    "leader",
-    "started_at",
-    "log_end",
-    "evidence",
-    "previous_isr",
-)
+_LEADING = (*EVIDENCE_COLUMNS, "topic", "partition", "leader_epoch", "log_end", "isr")
 _OFFSETS = ("log_end", "high_watermark", "position")
 _Partition = tuple[str, int]
 
@@ -107,8 +98,9 @@ def _finding(
         f"Broker {broker} came back with an empty disk: {quantity(len(rows), 'log')} created anew"
     )
     if losses:
-        lost = f"at least {quantity(least, 'record')}" if least else "all older records"
-        title += f"; {lost} of {quantity(len(names), 'partition')} gone"
+        which = quantity(len(names), "partition")
+        gone = f"at least {quantity(least, 'record')} of {which} gone"
+        title += f"; {gone if least else f'whatever {which} held before is gone'}"
     return context.finding(
         NAME,
         limits["lost" if least else "unknown" if losses else "copied"],
@@ -143,17 +135,20 @@ def _find_losses(
 ) -> tuple[list[PartitionLoss], list[Row]]:
     """Find the partitions that the broker led next with an empty log, and what they had held."""
     led: dict[_Partition, Row] = {}
-    where = _is_one_of(emptied) & pc.field("started_at").is_valid() & (pc.field("leader") >= 0)
-    for row in context.each("leadership", where, _EPOCHS):
+    where = (pc.field("kind") == "partition_state") & (pc.field("leader") == broker)
+    where &= pc.field("log_end").is_valid() & pc.field("ts").is_valid() & _is_one_of(emptied)
+    for row in context.each("events", where, _LEADING):
         partition = row["topic"], row["partition"]
-        if partition in emptied and row["started_at"] >= emptied[partition]["at"]:
+        own = partition in emptied and broker_id(row["node"]) == broker
+        if own and row["at"] >= emptied[partition]["at"]:
             known = led.get(partition)
-            if known is None or row["leader_epoch"] < known["leader_epoch"]:
+            if known is None or by_time(row) < by_time(known):
                 led[partition] = row
+    # Where others are in sync, too, they hold the records.
     empty = {
         partition: row
         for partition, row in led.items()
-        if row["leader"] == broker and row["log_end"] == 0 and row["previous_isr"] == [broker]
+        if row["log_end"] == 0 and row["isr"] == [broker]
     }
     seen = _read_offsets(context, empty, emptied) if empty else {}
     losses = [
@@ -169,9 +164,9 @@ def _find_losses(
         )
         for partition, row in sorted(empty.items())
     ]
-    shown = [row for _, row in sorted(empty.items())][:MAX_QUOTED_PARTITIONS]
-    lines = context.read_lines(place for row in shown for place in row["evidence"])
-    return losses, [*(row for _, row in seen.values()), *lines][: 2 * MAX_QUOTED_PARTITIONS]
+    shown = [row for _, row in sorted(empty.items())]
+    lines = [*(row for _, row in seen.values()), *shown]
+    return losses, lines[: 2 * MAX_QUOTED_PARTITIONS]
 
 
 def _read_offsets(

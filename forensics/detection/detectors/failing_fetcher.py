@@ -18,7 +18,7 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.intervals import total_length
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -88,10 +88,13 @@ def _find_stopped(context: DetectionContext) -> list[Row]:
         copy: row["at"] + lasting + _unseen(context, copy[1], row["at"], row["at"] + lasting)
         for copy, row in last.items()
     }
+    # What lies in a directory that failed is a finding of its own, with other remedies.
+    offline = _find_offline(context) if last else set()
     chosen = {
         copy: row
         for copy, row in last.items()
-        if until[copy] <= context.logs_end
+        if copy not in offline
+        and until[copy] <= context.logs_end
         and not _is_away(context, row["broker"], row["at"], until[copy])
     }
     # Out of sync all the while from then on: no version of its ISR has it.
@@ -109,6 +112,17 @@ def _find_stopped(context: DetectionContext) -> list[Row]:
             else:
                 missing.add(copy)
     return sorted((row for copy, row in chosen.items() if copy in missing), key=by_time)
+
+
+def _find_offline(context: DetectionContext) -> set[_Copy]:
+    """Return the replicas in log directories that failed."""
+    where = (pc.field("kind") == "replica_offline") & pc.field("log_dir").is_valid()
+    columns = ["topic", "partition", "node"]
+    return {
+        (partition_name(row), broker)
+        for row in context.each("events", where & pc.field("partition").is_valid(), columns)
+        if (broker := broker_id(row["node"])) is not None
+    }
 
 
 _ISR_COLUMNS = ("topic", "partition", "isr", "ended_at")

@@ -80,7 +80,8 @@ def _absence_finding(
     verb = _VERBS[said]
     if others:
         verb = f"froze at least {len(run) + len(others)} times and lost its session"
-    stated = all(absence.fencing is not None for absence in run)
+    # That it froze, and how often, follows from silence where lines tell of some times only.
+    stated = all(absence.fencing is not None for absence in run) and not others
     last = round((run[-1].begin - begin) / SECOND)
     long = f", down {seconds_text(median, 0)} each (median)" if median is not None else ""
     if said != "crash":
@@ -106,9 +107,9 @@ def _absence_finding(
             "how": how,
             "ways": dict(sorted(ways.items())),
         }
-        | {"absences": list_absences((one.begin, one.end) for one in run)}
+        | {"absences": list_absences(((one.begin, one.end) for one in run), run)}
         | _known_causes(context, run, tried)
-        | ({"freezes_min": len(run) + len(others)} if others else {}),
+        | (_freezes(run, others) if others else {}),
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
         + _why_it_ended(context, run)
         + _why_starts_failed(failed, tried)
@@ -125,6 +126,12 @@ def _absence_finding(
         f" {limits['cycles']} within {limits['window']} s",
         doubts=_DOUBTS[how],
     )
+
+
+def _freezes(run: Sequence[Absence], others: Sequence[ProcessStall]) -> dict[str, Any]:
+    """List the freezes that lines tell of: there may be more, also within the longer ones."""
+    spans = [*((one.begin, one.end) for one in run), *((one.begin, one.end) for one in others)]
+    return {"freezes_min": len(spans), "times": list_absences(spans, run)}
 
 
 def _moved_partitions(
@@ -234,7 +241,10 @@ def _other_freezes(
 # Two estimates of one freeze lie no further apart.
 _SAME = 2 * SECOND
 _SHORTER = " {count} of some seconds ended before its session did."
-_UNSEEN = " A freeze that is shorter than the session mostly leaves no line: there may be more."
+_UNSEEN = (
+    " A freeze that is shorter than the session mostly leaves no line, and one silence may be "
+    "several freezes that follow each other: there may be more."
+)
 
 
 def _why_starts_failed(failed: int, tried: Sequence[FailedStarts]) -> str:

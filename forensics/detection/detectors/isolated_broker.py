@@ -55,7 +55,7 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
         measures={
             "cuts": len(run),
             "longest_s": round(longest, 1),
-            "absences": list_absences((one.begin, one.end) for one in run),
+            "absences": list_absences(((one.begin, one.end) for one in run), run),
         },
         explanation=f"Broker {broker} went on running: its own log reports requests that time out,"
         f" while {whom} heard nothing from it for a whole session. Other brokers kept their"

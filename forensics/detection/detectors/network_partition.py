@@ -34,12 +34,13 @@ _DEFAULT_LAG_MS = 30_000
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each pair of brokers that dropped each other from ISRs."""
     limits = context.limits[NAME]
-    runs = find_shrink_runs(context, _pairs, limits["gap"], 2 * limits["each"], limits["near"])
+    every = find_shrink_runs(context, _pairs, limits["gap"], 1, limits["near"])
+    runs = [run for run in every if run.count >= 2 * limits["each"]]
     for run in runs:
         pair = _pair_of(run)
         both = all(run.pairs[one, other] >= limits["each"] for one, other in (pair, pair[::-1]))
         if both and not run.excused and not _are_dropped_by_others(run, runs):
-            yield _finding(context, run)
+            yield _finding(context, run, [one for one in every if one.subject == run.subject])
 
 
 def _pairs(shrink: IsrShrink) -> Iterator[tuple[int, int]]:
@@ -64,11 +65,14 @@ def _are_dropped_by_others(run: ShrinkRun, runs: Sequence[ShrinkRun]) -> bool:
     )
 
 
-def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
+def _finding(context: DetectionContext, run: ShrinkRun, same: Sequence[ShrinkRun]) -> Finding:
     one, other = _pair_of(run)
-    names = sorted(run.partitions)
     recovery = find_recovery(context, run.partitions, run.begin, run.end)
     end = context.logs_end if recovery.still_short else recovery.recovered_at
+    # A partition to which nobody wrote before drops its follower later, while the link is broken.
+    also = [it for it in same if run.end < it.begin <= end]
+    names = sorted({name for it in (run, *also) for name in it.partitions})
+    last = max([run.end, *(it.end for it in also)])
     waits = _read_waits(context, one, other, run)
     begin, since = _begin(context, run, (one, other))
     return context.finding(
@@ -77,14 +81,14 @@ def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
         f"Brokers {one} and {other} could not reach each other: each dropped the other from ISRs,"
         f" {quantity(len(names), 'partition')}",
         begin,
-        max(run.end, end),
-        [*run.first, *waits],
+        max(last, end),
+        [*run.first, *(row for it in also for row in it.first), *waits],
         stated=False,
         brokers=[one, other],
         partitions=names,
         measures={
             "pair": [one, other],
-            "shrinks": run.count,
+            "shrinks": run.count + sum(it.count for it in also),
             "partitions": len(names),
             "timeouts": len(waits),
             "dropped_from": to_iso(run.begin),

@@ -380,8 +380,15 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
         since = to_iso(reset.left_at).removesuffix("Z")
         command = context.commands.reset_offsets(group, topic, f"--to-datetime {since}")
         back = f"{_STOPPED} where it stopped, to read what is left of what it skipped; {_EXECUTE}"
-        return [f"{command}   # {back}", about, *commands]
-    return [*commands, about][:3]
+        # Else it happens again.
+        later = f"{about[:1].lower()}{about[1:].rstrip('.')}"
+        return [f"{command}   # {back}; {later}", about, *commands]
+    left = []
+    if reset.skipped and reset.cause in ("delete_records", "retention"):
+        # It was sent to the end: what lies before that and was not deleted can still be read.
+        command = context.commands.reset_offsets(group, topic)
+        left = [f"{command}   # {_STOPPED} the first record left of what it skipped; {_EXECUTE}"]
+    return [*commands, about, *left]
 
 
 _STOPPED = "while the group is stopped: back to"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from forensics.detection.context import (
 from forensics.detection.shared.min_isr import REFUSALS
 from forensics.detection.shared.rolling_restarts import RollingStop, find_rolling_restarts
 from forensics.lib.intervals import IntervalIndex
+from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -34,8 +36,36 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     ]
     _find_harm(context, [roll for roll in rolls if roll.late])
     context.look_up(line for roll in rolls for line in roll.cited)
+    versions = _read_versions(context) if rolls else {}
     for roll in rolls:
+        roll.upgrade = _find_upgrade(roll.stops, versions)
         yield _finding(context, roll)
+
+
+def _read_versions(context: DetectionContext) -> dict[int, list[Row]]:
+    """Read which version of Kafka each broker named at its starts, in order of time."""
+    found: dict[int, list[Row]] = {}
+    for row in context.events("kafka_version"):
+        broker = broker_id(row["node"])
+        if broker is not None and row["detail"]:
+            found.setdefault(broker, []).append(row)
+    return found
+
+
+def _find_upgrade(
+    stops: Sequence[RollingStop], versions: Mapping[int, Sequence[Row]]
+) -> tuple[Row, Row] | None:
+    """Return a line with the version before and one with that after, if all brokers changed so."""
+    pairs = []
+    for stop in stops:
+        own = versions.get(stop.absence.broker, ())
+        before = [row for row in own if row["at"] < stop.absence.begin]
+        after = [row for row in own if row["at"] >= stop.absence.begin]
+        if not before or not after or before[-1]["detail"] == after[0]["detail"]:
+            return None
+        pairs.append((before[-1], after[0]))
+    is_one = len({(old["detail"], new["detail"]) for old, new in pairs}) == 1
+    return pairs[0] if is_one else None
 
 
 @dataclass
@@ -48,6 +78,16 @@ class Roll:
     # how long some of these had no leader, and the writes to them that were refused
     leaderless: Counter[str] = field(default_factory=Counter)
     refused: list[Row] = field(default_factory=list)
+    # lines that name the version of Kafka before and after
+    upgrade: tuple[Row, Row] | None = None
+
+    @property
+    def change(self) -> str:
+        """Say from which version of Kafka to which, if it was an upgrade or its way back."""
+        if self.upgrade is None:
+            return ""
+        old, new = (row["detail"] for row in self.upgrade)
+        return f", from Kafka {old} to {new}"
 
     @property
     def cited(self) -> Iterator[Row]:
@@ -65,19 +105,25 @@ def _finding(context: DetectionContext, found: Roll) -> Finding:
     brokers = [stop.absence.broker for stop in roll]
     lines = [line for stop in roll for line in _stop_lines(stop)]
     names = ", ".join(map(str, brokers))
+    begin = roll[0].absence.begin
+    end = max(stop.absence.end or stop.absence.begin for stop in roll)
+    moved = _controllers_between(context, begin, end)
     return context.finding(
         NAME,
         limits["harmful" if harm else "hasty" if hasty else "patient"],
-        f"Hasty rolling restart of brokers {names}: {harm or _describe_stop(roll, hasty[0])}"
+        f"Hasty rolling restart of brokers {names}{found.change}:"
+        f" {harm or _describe_stop(roll, hasty[0])}"
         if hasty
-        else f"Rolling restart: brokers {names}; {_UNTOLD if untold else _PATIENT}",
-        roll[0].absence.begin,
-        max(stop.absence.end or stop.absence.begin for stop in roll),
-        [*lines, *refused[:_SHOWN], *context.read_lines(found.cited)],
+        else f"Rolling restart: brokers {names}{found.change};"
+        f" {_UNTOLD if untold else _PATIENT}{_moves(moved)}",
+        begin,
+        end,
+        [*lines, *(found.upgrade or ()), *refused[:_SHOWN], *context.read_lines(found.cited)],
         brokers=brokers,
         partitions=sorted(late),
         measures={
             "order": brokers,
+            "controllers": moved,
             "hasty": [stop.absence.broker for stop in hasty],
             "late_partitions": len(late),
             "leaderless_s": round(max(leaderless.values(), default=0) / SECOND, 1),
@@ -89,6 +135,26 @@ def _finding(context: DetectionContext, found: Roll) -> Finding:
         or (_UNTOLD if untold else _PATIENT),
         doubts=_DOUBTS,
     )
+
+
+def _controllers_between(context: DetectionContext, begin: int, end: int) -> list[str]:
+    """Return who was the active controller meanwhile, in turn."""
+    terms = sorted(context.history.lanes.terms.terms, key=lambda term: term.span.begin)
+    nodes = [
+        term.node
+        for term in terms
+        if term.span.state == "active"
+        and term.node is not None
+        and term.span.begin <= end
+        and (term.span.end is None or term.span.end >= begin)
+    ]
+    return [node for node, _ in groupby(nodes)]
+
+
+def _moves(controllers: Sequence[str]) -> str:
+    if len(controllers) < 2:
+        return ""
+    return f"; the active controller moved from {' to '.join(controllers[:_SHOWN])}"
 
 
 def _stop_lines(stop: RollingStop) -> Sequence[Row]:

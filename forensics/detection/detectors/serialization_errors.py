@@ -37,7 +37,9 @@ _DETAIL = re.compile(
 )
 # An error of the brokers' security, not of a record.
 _PRINCIPAL = "PRINCIPAL_DESERIALIZATION_FAILURE"
-_PLACE = re.compile(r"partition (?P<name>[\w.-]+)-(?P<part>\d+) at offset (?P<offset>\d+)")
+_PLACE = re.compile(
+    r"partition (?P<name>[\w.-]+)-(?P<part>\d{1,10}) at offset (?P<offset>\d{1,18})\b"
+)
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:

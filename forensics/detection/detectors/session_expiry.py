@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row
 from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.requirements import BROKERS
+from forensics.detection.shared.absence_causes import TOGETHER, find_common_ends
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
-from forensics.lib.sessionize import sessions, windows
+from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import join_names
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -35,8 +36,6 @@ _TAKEN = ("NODEEXISTS", "DUPLICATE_BROKER_REGISTRATION")
 _LIFE = ("process_starting", "process_started", "process_stopping", "process_stopped")
 # ZooKeeper's client and Kafka each log that a session is over.
 _ECHO = 5 * SECOND
-# ZooKeeper ends sessions that are over in one tick, or as it wakes.
-_TOGETHER = 5 * SECOND
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         groups[_is_stopping(outage, own, limits["gap"])].append(outage)
     for outage in groups[True]:
         yield _unreachable_finding(context, [outage], is_stopping=True)
-    for together in sessions(groups[False], lambda one: one.begin, _TOGETHER, lambda one: one.end):
+    for together in sessions(groups[False], lambda one: one.begin, TOGETHER, lambda one: one.end):
         yield _unreachable_finding(context, together, is_stopping=False)
 
 
@@ -193,20 +192,13 @@ def _find_common(
     context: DetectionContext, every: Sequence[_Registrations]
 ) -> list[list[tuple[_Registrations, _Expiry]]]:
     """Group the sessions of most brokers that ended together: ZooKeeper, not the brokers."""
-    lost = [
-        (own, expiry)
+    lost = {
+        (expiry.at, own.node): (own, expiry)
         for own in every
         for expiry in own.expiries
         if expiry.registered_at is not None and not _is_reported(context, own, expiry)
-    ]
-    lost.sort(key=lambda one: (one[1].at, one[0].node))
-    files = context.visibility.files
-    brokers = len({row["node"] for row in files if row["role"] == "broker"})
-    return [
-        group
-        for group in windows(lost, lambda one: one[1].at, _TOGETHER)
-        if (nodes := len({own.node for own, _ in group})) > 1 and 2 * nodes > brokers
-    ]
+    }
+    return [[lost[end] for end in group] for group in find_common_ends(context, lost)]
 
 
 def _common_finding(
@@ -229,7 +221,7 @@ def _common_finding(
         "with the way to it: it froze, had no leader, or could not be reached. Each broker "
         "had to register anew; until then the controller took it for gone.",
         actions=[_LOOK_AT_ZOOKEEPER, "Do not restart brokers for it: they have registered again."],
-        why=f"{len(nodes)} brokers within {_TOGETHER // SECOND} s",
+        why=f"{len(nodes)} brokers within {TOGETHER // SECOND} s",
         doubts=["A pause of the host that all of these brokers share looks the same."],
     )
 

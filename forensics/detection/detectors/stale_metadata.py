@@ -260,7 +260,13 @@ def _gone_text(assessment: Assessment) -> str:
     meant = f" (is {assessment.meant} meant?)" if assessment.meant else ""
     topics = sorted(assessment.episode.topics)
     names = f"{pluralize('topic', len(topics))} {join_names(topics)}"
-    return _GONE[str(assessment.suspected)].format(topics=names, at=at, meant=meant)
+    created = [row["at"] for row in lines if row["kind"] in ("topic_created", "topic_auto_created")]
+    again = f" at {words.clock_time(max(created))}" if created else ""
+    episode = assessment.episode
+    return _GONE[str(assessment.suspected)].format(
+        topics=names, at=at, meant=meant, again=again,
+        client=episode.application, seconds=f"{episode.seconds:g}",
+    )  # fmt: skip
 
 
 def _doubts(assessment: Assessment) -> list[str]:
@@ -307,6 +313,8 @@ _REPLICA_AWAY = (
     "until the replica is back."
 )
 _GONE = {
+    "topic_recreated": "Somebody deleted {topics}{at} and it was created again{again}: what it had "
+    "held is gone, and {client} got errors for {seconds} s.",
     "topic_deleted": "Somebody deleted {topics}{at} while the client still used it: it gets errors "
     "until it stops, or until the topic is created again.",
     "topic_unknown": "No broker knows {topics}, and no line of a broker or controller names it: a "

@@ -122,7 +122,8 @@ def _finding(
             "lost_records_max": most,
             "cuts_not_looked_at": unread,
             "acks_one": exposed,
-            "acks_known": told,
+            # whether all that producers log says that none of them has acks=1 or 0
+            "acks_known": told and (bool(exposed) or not topics_without_acks(context)),
         },
         explanation=(_DEEP if is_deep else plain)
         + ("" if is_clean else _OPEN)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -374,7 +375,7 @@ def _find_cut(old: Sequence[Row], start: int) -> Row | None:
     return min(cuts, key=lambda row: row["at"], default=None)
 
 
-def _find_tail(election: Row, events: Sequence[Row]) -> tuple[dict[str, int], Row | None]:
+def _find_tail(election: Row, events: Sequence[Row]) -> tuple[dict[str, Any], Row | None]:
     """Find what the unclean leader itself cut when the next leader took over, and the line."""
     epoch = election["leader_epoch"]
     own = [row for row in events if broker_id(row["node"]) == election["leader"]]
@@ -396,7 +397,8 @@ def _find_tail(election: Row, events: Sequence[Row]) -> tuple[dict[str, int], Ro
         later = row["kind"] == "truncated" and row["at"] >= follows["at"]
         if later and row["cut_to"] is not None and row["cut_to"] < follows["log_end"]:
             low, high = row["cut_to"], follows["log_end"]
-            return {"from": low, "to": high, "records": high - low, "leader_epoch": epoch + 1}, row
+            tail = {"from": low, "to": high, "records": high - low, "leader_epoch": epoch + 1}
+            return {**tail, "cut_at": to_iso(row["at"])}, row
     return {}, None
 
 

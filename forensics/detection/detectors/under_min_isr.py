@@ -17,9 +17,9 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
-from forensics.lib.intervals import IntervalIndex
+from forensics.lib.intervals import IntervalIndex, merge
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import quantity, times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -63,6 +63,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     by, columns = ["topic", "partition"], ["node", "client", "error", "kind"]
     refusals = find_sessions(context, where, by, limits["stroke"], columns)
+    # Between two of these writes went through, or nobody wrote.
+    strokes = find_sessions(context, where, by, limits["retry"]) if refusals else []
     min_isr = read_min_isr(context)
     shortages = _find_shortages(context, min_isr) if min_isr.largest > 1 else []
     both: list[EventSession | _Shortage] = [*refusals, *shortages]
@@ -73,7 +75,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         short = [one for one in group if isinstance(one, _Shortage)]
         longest = max((shortage.longest for shortage in short), default=0)
         if refused or longest > limits["unseen"] * SECOND:
-            yield _finding(context, refused, short, min_isr)
+            begin, end = group[0].begin, max(one.end for one in group)
+            own = [one for one in strokes if begin <= one.begin <= end]
+            yield _finding(context, refused, short, min_isr, own)
 
 
 def _find_shortages(context: DetectionContext, min_isr: MinIsr) -> list[_Shortage]:
@@ -108,6 +112,7 @@ def _finding(
     refused: Sequence[EventSession],
     short: Sequence[_Shortage],
     min_isr: MinIsr,
+    strokes: Sequence[EventSession],
 ) -> Finding:
     limits = context.limits[NAME]
     ends = [one.end for one in refused] or [one.end for one in short]
@@ -124,7 +129,7 @@ def _finding(
     return context.finding(
         NAME,
         _severity(limits, refused, seconds),
-        _title(names or topics, refused, short, seconds),
+        _title(names or topics, strokes, short, limits["retry"] * SECOND),
         begin,
         end,
         evidence,
@@ -136,6 +141,7 @@ def _finding(
             "told_by_leaders": by_leaders,
             "told_by_clients": by_clients,
             "refused_s": seconds,
+            "longest_s": max((one.seconds for one in strokes), default=None),
             "partitions": len(names),
             "partition_seconds": round(sum(one.duration for one in short) / SECOND, 1)
             if short
@@ -164,16 +170,17 @@ def _severity(limits: Mapping[str, Any], refused: Sequence[EventSession], second
 
 
 def _title(
-    names: Iterable[str],
-    refused: Sequence[EventSession],
-    short: Sequence[_Shortage],
-    seconds: float,
+    names: Iterable[str], strokes: Sequence[EventSession], short: Sequence[_Shortage], gap: int
 ) -> str:
     count = len(set(names))
     where = quantity(count, "partition")
-    if refused:
+    if strokes:
+        seconds = max(one.seconds for one in strokes)
         long = f"up to {seconds:.0f} s" if seconds >= 1 else "less than 1 s"
-        return f"Writes rejected: too few in-sync replicas on {where}, for {long}"
+        stretches = len(merge((one.begin, one.end + gap) for one in strokes))
+        often = f" {times_text(stretches)}" if stretches > 1 else ""
+        long += " at a time" * (stretches > 1)
+        return f"Writes rejected{often}: too few in-sync replicas on {where}, for {long}"
     longest = max(one.longest for one in short) / SECOND
     return f"{where} below min.insync.replicas for up to {longest:.0f} s; no rejected write is seen"
 

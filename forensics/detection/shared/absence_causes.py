@@ -23,8 +23,9 @@ _DEFAULT_SESSION_S = 9.0
 # In absences of these kinds the process may have lived on.
 _MAY_HAVE_LIVED = ("pause", "fenced", "isolated", "gone", "unknown")
 _STARTING = ("starting", "recovering")
-# A process says within that, before or after, that its session with ZooKeeper is over.
-_EXPIRED_WITHIN = 5 * SECOND
+# ZooKeeper ends sessions that are over in one tick, or as it wakes; and a process says within that,
+# before or after it is away, that its session is over.
+TOGETHER = 5 * SECOND
 # Each look into the logs reads the events: only so many groups get one.
 _MAX_LOOKS = 12
 
@@ -141,30 +142,36 @@ def lost_its_session(context: DetectionContext, absence: Absence) -> bool:
     if absence.kind != "fenced":
         return False
     moments = _expired_sessions(context).get(broker_node(absence.broker), [])
-    first = bisect_left(moments, absence.begin - _EXPIRED_WITHIN)
-    end = FOREVER if absence.end is None else absence.end + _EXPIRED_WITHIN
+    first = bisect_left(moments, absence.begin - TOGETHER)
+    end = FOREVER if absence.end is None else absence.end + TOGETHER
     return first < len(moments) and moments[first] <= end
 
 
 @once_per_run
 def absences_by_zookeeper(context: DetectionContext) -> frozenset[tuple[int, int]]:
     """Find the absences of brokers whose sessions ended as those of most brokers did."""
-    expired = sorted(context.events("session_expired"), key=lambda row: int(row["at"]))
-    known = {absence.broker for absence in context.absences} | set(context.history.lanes.brokers)
-    common = [
-        group
-        for group in windows(expired, lambda row: int(row["at"]), _EXPIRED_WITHIN)
-        if (nodes := len({row["node"] for row in group})) > 1 and 2 * nodes > len(known)
-    ]
+    expired = ((row["at"], row["node"] or "") for row in context.events("session_expired"))
+    common = find_common_ends(context, expired)
     return frozenset(
         (absence.broker, absence.begin)
         for absence in context.absences
         if lost_its_session(context, absence)
         and any(
-            group[0]["at"] - _EXPIRED_WITHIN <= absence.begin <= group[-1]["at"] + _EXPIRED_WITHIN
-            for group in common
+            group[0][0] - TOGETHER <= absence.begin <= group[-1][0] + TOGETHER for group in common
         )
     )
+
+
+def find_common_ends(
+    context: DetectionContext, ends: Iterable[tuple[int, str]]
+) -> list[list[tuple[int, str]]]:
+    """Group ends of sessions, each with its node, that most brokers met together."""
+    known = {absence.broker for absence in context.absences} | set(context.history.lanes.brokers)
+    return [
+        group
+        for group in windows(sorted(ends), lambda end: end[0], TOGETHER)
+        if (nodes := len({node for _, node in group})) > 1 and 2 * nodes > len(known)
+    ]
 
 
 def _is_near(length: int, wanted: float, slack: float) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
+from forensics.lib.whole_numbers import whole_number
 
 _KEYS = ["topic", "partition"]
 # ZooKeeper brokers log the replicas of a topic as it is made or grows, and never again.
@@ -28,8 +29,10 @@ def read_assignments(context: DetectionContext) -> Assignments:
     where = pc.field("kind").isin(list(_CREATED)) & pc.field("ts").is_valid()
     for row in sorted(context.each("events", where, columns), key=lambda row: int(row["at"])):
         for partition, replicas in _ASSIGNED.findall(row["detail"] or ""):
-            numbers = tuple(int(one) for one in re.findall(r"\d+", replicas))
-            found[row["topic"], int(partition)] = numbers
+            numbers = [whole_number(one) for one in (partition, *re.findall(r"\d+", replicas))]
+            if None not in numbers:
+                number, *brokers = (one or 0 for one in numbers)
+                found[row["topic"], number] = tuple(brokers)
     # In columns: the table may be long.
     valid = pc.field("replicas").is_valid()
     for batch in context.batches("leadership", valid, [*_KEYS, "replicas"]):

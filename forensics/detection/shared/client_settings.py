@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -89,9 +89,14 @@ def topics_without_acks(context: DetectionContext) -> Mapping[tuple[str, str], s
         for starts in read_client_starts(context).values()
         for one in starts
     }
-    found: dict[tuple[str, str], set[str]] = {
-        key: set() for key, acks in last.items() if acks in ("0", "1")
-    }
+    return topics_of_clients(context, [key for key, acks in last.items() if acks in ("0", "1")])
+
+
+def topics_of_clients(
+    context: DetectionContext, clients: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], set[str]]:
+    """Return for some clients (node, client) the topics that their own lines name."""
+    found: dict[tuple[str, str], set[str]] = {key: set() for key in clients}
     where = is_any_of("node", {node for node, _ in found})
     where &= pc.field("topic").is_valid() & pc.field("client").is_valid()
     keys = ["node", "client", "topic"]

@@ -119,12 +119,21 @@ def _read_dropout_lines(
     return context.read_lines(lines[:_QUOTED_LINES])
 
 
-def list_absences(spans: Iterable[tuple[int, int | None]]) -> list[dict[str, Any]]:
-    """List when a broker was away, and for how long; null where it did not come back."""
-    return [
-        {
-            "from": to_iso(begin),
-            "seconds": None if end is None else round((end - begin) / SECOND, 1),
-        }
-        for begin, end in sorted(spans, key=lambda span: span[0])[:_MAX_LISTED]
-    ]
+def list_absences(
+    spans: Iterable[tuple[int, int | None]], absences: Iterable[Absence] = ()
+) -> list[dict[str, Any]]:
+    """List when a broker was away, and for how long; null where it did not come back.
+
+    `within_s` says how far apart the moments are between which an absence began, where its
+    beginning is an estimate by more than a second.
+    """
+    brackets = {one.begin: one.begin_bracket for one in absences if one.begin_bracket}
+    listed = []
+    for begin, end in sorted(spans, key=lambda span: span[0])[:_MAX_LISTED]:
+        low, high = brackets.get(begin, (begin, begin))
+        seconds = None if end is None else round((end - begin) / SECOND, 1)
+        row: dict[str, Any] = {"from": to_iso(begin), "seconds": seconds}
+        if high - low > SECOND:
+            row["within_s"] = round((high - low) / SECOND, 1)
+        listed.append(row)
+    return listed

@@ -48,7 +48,7 @@ _SHRINK_COLUMNS = (
     "ts", "node", "file", "line", "text", "rule", "topic", "partition", "broker", "previous_isr",
     "isr", "log_end", "detail",
 )  # fmt: skip
-_POSITION = re.compile(r"brokerId: (\d+), endOffset: (-?\d+)")
+_POSITION = re.compile(r"brokerId: (\d{1,10}), endOffset: (-?\d{1,18})\b")
 _CAUGHT_UP = re.compile(r"brokerId: (\d{1,10}), endOffset: -?\d+, lastCaughtUpTimeMs: (\d{1,15})\b")
 # Leaders look for followers that lag at intervals: who is dropped within that has lagged as long.
 _SAME_LAG = 5 * SECOND
@@ -146,6 +146,10 @@ def find_isr_storms(context: DetectionContext) -> list[ShrinkRun]:
     return find_shrink_runs(context, lambda _: [()], gap, limits["shrinks"], near)
 
 
+# A stop takes nobody out of an ISR before it begins; others may log it a little earlier.
+_BEFORE = 5 * SECOND
+
+
 class _NearbyAbsences:
     """How brokers were away around the moments at which they are dropped or drop others.
 
@@ -164,7 +168,7 @@ class _NearbyAbsences:
         return {
             absence.kind
             for absence in self._absences.get(broker, ())
-            if absence.begin - self._reach <= moment
+            if absence.begin - _BEFORE <= moment
             and (absence.end is None or moment <= absence.end + self._reach)
         }
 

@@ -43,6 +43,9 @@ _NAMED = 3
 _SHORT = SECOND // 2
 
 
+TAKE_OUT = "Take {} out of the settings of {}, or create it."
+
+
 def clock_time(micros: int) -> str:
     """Write the time of day of a moment, in UTC."""
     return f"{to_iso(micros)[11:-1]} UTC"
@@ -312,7 +315,7 @@ def advise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
                 f" by {quote(topic)}, or create {gone}."
             )
         else:
-            yield f"Take {gone} out of the settings of {name}, or create it."
+            yield TAKE_OUT.format(gone, name)
     elif suspect == "topic_recreated":
         yield f"Restart {name} if it does not recover by itself."
     elif suspect == "unreachable_broker":

@@ -120,7 +120,7 @@ def _moment(  # noqa: PLR0913, PLR0917
 def from_millis(text: str | None) -> int | None:
     """Read milliseconds since 1970; None for what is no time."""
     digits = text or ""
-    return int(digits) * MILLISECOND if digits.isdigit() and 9 < len(digits) < 15 else None
+    return int(digits) * MILLISECOND if digits.isdecimal() and 9 < len(digits) < 15 else None
 
 
 def whole_number(text: str | None, bits: int = 31) -> int | None:

@@ -20,6 +20,7 @@ _WHEN = (
     r"(?: ?(?:Z|[+-]\d\d:?\d\d)| [A-Z]{3,4})?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
     r"|\d{10}\.\d{6})"
 )
+_SECONDS = re.compile(r"[0-9]{10}(?:\.[0-9]{1,9})?")
 # host, program and its process; RFC 5424 has the same in another order
 # A level at the place of the host is that of a program.
 _NO_LEVEL = r"(?!(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL) )"
@@ -110,7 +111,9 @@ def _take_apart(text: str) -> tuple[int | None, str, str, str]:
         return _from_json(text)
     if found := _JOURNAL.match(text) or _RFC5424.match(text):
         when, host, program = found["when"], found["host"], found["program"]
-        at = round(float(when) * SECOND) if when[:10].isdigit() else read_moment(when)
+        at = read_moment(when) if (seconds := _SECONDS.fullmatch(when)) is None else None
+        if seconds:
+            at = round(float(when) * SECOND)
         return at, host, program.rpartition("/")[2], found["says"]
     if found := _RING.match(text):
         when = found["iso"] or found["ctime"] or ""
@@ -126,7 +129,7 @@ def _from_json(text: str) -> tuple[int | None, str, str, str]:
     if not isinstance(entry, dict):
         return None, "", "", ""
     at = str(entry.get("__REALTIME_TIMESTAMP", ""))
-    known = at.isdigit() and len(at) == 16
+    known = at.isdecimal() and len(at) == 16
     program = "kernel" if entry.get("_TRANSPORT") == "kernel" else entry.get("SYSLOG_IDENTIFIER")
     return (
         int(at) if known else None,

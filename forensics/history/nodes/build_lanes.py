@@ -36,7 +36,7 @@ from forensics.history.nodes.startup_windows import StartupWindows, read_startup
 from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
@@ -54,7 +54,7 @@ Roles = Mapping[str, str | None]
 # Begin, end (`FOREVER`: until the logs end), and a line that shows it.
 Gap = tuple[int, int, EvidenceRow]
 
-CLIENT_COLUMNS = ("kind", "ts", "node", "error", "file", "line")
+CLIENT_COLUMNS = ("kind", "ts", "node", "error", "file", "line", "duration_ms", "detail")
 
 _STALE_ERRORS = (
     "NOT_LEADER_OR_FOLLOWER",
@@ -78,6 +78,10 @@ _STATES_BY_KIND = {
 # Clients try again and again; errors within that are one state.
 _GAP = 10 * SECOND
 _WHOLE_LOG = 1 << 62
+
+# Answers to other requests come at once; those of a group wait for all its members.
+_WAITED_MS = 1000
+_WAITING_REQUESTS = ("JOIN_GROUP", "SYNC_GROUP", "JoinGroupRequest", "SyncGroupRequest")
 
 # A moment, a line number and a file: lines are ordered so.
 Line = tuple[int, int, str]
@@ -373,6 +377,8 @@ class ClientLanes:
         self._errors: dict[tuple[str, str], _Sessions] = defaultdict(lambda: _Sessions(_GAP))
         # Silence is no gap in a client's log: a healthy client has nothing to log.
         self._logs: dict[str, _Sessions] = defaultdict(lambda: _Sessions(_WHOLE_LOG))
+        # Of what ends in one stretch of time, the request that had waited longest.
+        self._waits: dict[str, dict[int, tuple[int, Line]]] = defaultdict(dict)
 
     def add_line(self, row: Mapping[str, Any], at: int) -> None:
         """Add one line of a client's log, with its corrected time."""
@@ -381,6 +387,11 @@ class ClientLanes:
         state = _state_of(row)
         if state is not None:
             self._errors[row["node"], state].add(line)
+            waited = row.get("duration_ms") or 0
+            if waited >= _WAITED_MS and row["detail"] not in _WAITING_REQUESTS:
+                waits = self._waits[row["node"]]
+                wait = at - waited * MILLISECOND, line
+                waits[at // _GAP] = min(wait, waits.get(at // _GAP, wait))
 
     def build(self) -> dict[str, list[Span]]:
         """Return each client's lane, from the first line of its log to the last."""
@@ -392,6 +403,7 @@ class ClientLanes:
             [_span(state, *ends) for ends in self._errors[node, state].join()]
             for state in ("stale", "disconnected")
         )
+        disconnected = _with_waits(disconnected, self._waits[node].values())
         # A broker that responds that it does not lead says more than one that does not respond.
         rest = [part for span in disconnected for part in _subtract(span, stale)]
         begin, line = first[0], _evidence(first)
@@ -402,6 +414,20 @@ class ClientLanes:
             begin, line = span.end or span.begin, span.evidence[-1]
         if last[0] > begin:
             yield Span("healthy", begin, last[0], [line, _evidence(last)])
+
+
+def _with_waits(spans: Iterable[Span], waits: Iterable[tuple[int, Line]]) -> list[Span]:
+    """Let spans begin with the requests that waited until then, and join those that meet."""
+    waiting = [Span("disconnected", at, line[0], [_evidence(line)]) for at, line in waits]
+    joined: list[Span] = []
+    for span in sorted([*spans, *waiting], key=lambda one: (one.begin, one.end or one.begin)):
+        last = joined[-1] if joined else None
+        if last is None or span.begin > (last.end or last.begin):
+            joined.append(span)
+            continue
+        last.end = max(last.end or last.begin, span.end or span.begin)
+        last.evidence = [last.evidence[0], span.evidence[-1]]
+    return joined
 
 
 def _state_of(row: Mapping[str, Any]) -> str | None:

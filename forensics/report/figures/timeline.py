@@ -40,7 +40,7 @@ MIN_DOMAIN = 0.0003
 WIDE_LANE, NARROW_LANE, MANY_LANES = 20, 13, 12
 MAX_SILENCES = 40
 # Sizes in pixels of an SVG as wide as the text; the browser makes it fit.
-SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
+SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 164, 1090, 18, 10
 MAX_SVG_BANDS, MAX_SVG_LEADERS = 50, 40
 # A group of partitions is named by one of them and how many more there are.
 MORE = re.compile(r" \+\d+$")

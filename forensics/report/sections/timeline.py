@@ -156,7 +156,7 @@ def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
         served += f"; without a log directory: {join_names(broken, 6)}"
     silent = _silent_brokers(data.brokers, data.view)
     if silent and not away:
-        served += f" as far as their lines show: no lines for a while from {join_names(silent, 6)}"
+        served += f", as far as their lines show: no lines for a while from {join_names(silent, 6)}"
     # The summary says how many partitions of an incident were unavailable, and how many at once.
     told = {"unavailable"} if run.incidents else set()
     peaks = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -175,6 +176,15 @@ def test_a_broker_that_its_disk_took_down_is_the_disks_doing(tmp_path: Path) -> 
     assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
 
 
+def test_a_stop_long_after_a_disk_failed_is_not_the_disks_doing(tmp_path: Path) -> None:
+    """A directory that failed is offline to the end; the broker is shut down with all others."""
+    line = event(99, "broker-1", "log_dir_failed", log_dir="/data")
+    build = partial(case, events=[line], away=[absence(1, "controlled", 900)])
+    disk = replace(finding("disk-failure", brokers=[1]), end=1000 * SECOND)
+
+    assert triggers(tmp_path, build, disk) == [("disk", "broker-1", disk.id)]
+
+
 def test_a_broker_that_goes_on_without_a_disk_or_an_address_is_named(tmp_path: Path) -> None:
     disk = finding("disk-failure", brokers=[3])
     advertised = finding("unreachable-listener", brokers=[3], measures={"advertised": True})
@@ -257,6 +267,7 @@ def test_the_impact_counts_what_nobody_planned(tmp_path: Path) -> None:
         "partitions_unavailable": 1, "partitions": 2, "partition_seconds": 30.0,
         "longest_s": 30.0, "planned_partition_seconds": 0.5, "clients_affected": 0,
         "records_lost_min": 0, "records_lost_max": 0, "unknown_leaders": None,
+        "gives_up_early": [],
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,9 @@ def test_freezes_that_kept_the_session_are_counted_beside_those_that_did_not(
     [found] = find(case(tmp_path, away=away, events=late))
 
     assert "froze at least 5 times and lost its session 3 times" in found.title
-    assert found.measures["freezes_min"] == 5
+    assert found.measures["freezes_min"] == len(found.measures["times"]) == 5
+    # How often it froze follows from what others did not hear.
+    assert found.confidence != "confirmed"
     assert "2 more freezes of some seconds ended before its session did." in found.explanation
     assert "there may be more" in found.explanation
 
@@ -292,3 +295,17 @@ def test_a_broker_that_zookeeper_refuses_is_started_once_its_old_session_is_over
     assert found.actions[0].startswith("Start broker 2 once the ZooKeeper session of its former")
     assert "zookeeper.session.timeout.ms (9 s here)" in found.actions[0]
     assert "broker.id=2" in found.actions[0]
+
+
+def test_a_beginning_that_is_an_estimate_says_how_far_it_may_be_off(tmp_path: Path) -> None:
+    brackets = {100: (99, 104), 200: (200, 201), 300: None}
+    away = [
+        replace(
+            absence(2, "crash", begin, begin + 4),
+            begin_bracket=(known[0] * SECOND, known[1] * SECOND) if known else None,
+        )
+        for begin, known in brackets.items()
+    ]
+    [found] = find(case(tmp_path, away=away))
+
+    assert [one.get("within_s") for one in found.measures["absences"]] == [5.0, None, None]

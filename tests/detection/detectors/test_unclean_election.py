@@ -101,7 +101,8 @@ def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> Non
     found = cost(BACK, CUT, *tail)
 
     assert (found.lost_records_min, found.lost_records_max) == (600, 650)
-    assert found.also_cut == [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}]
+    assert found.also_cut == [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3,
+                               "cut_at": "1970-01-01T00:03:21.000Z"}]  # fmt: skip
     _, places = estimate_lost_records(unclean(), 1, [BACK, CUT, *tail])
     assert 2010 in [place["line"] for place in places]
 

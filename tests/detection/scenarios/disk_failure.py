@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import case, event, logs
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import SECOND, case, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "disk-failure"
@@ -44,7 +45,8 @@ SCENARIOS = [
         from_logs({"broker-1/server.log": LINES}),
         [{"severity": "high", "confidence": "likely", "brokers": [1],
           "partitions": ["orders-0", "orders-3", "orders-4"],
-          "title": "Broker 1: log directory /var/kafka is full",
+          "title": "Broker 1: log directory /var/kafka is full; 3 replicas in it offline to the "
+                   "end of the logs",
           "measures": {"broker": 1, "log_dir": "/var/kafka", "reason": "full",
                        "error": "java.io.IOException: No space left on device"}}],
     ),
@@ -74,6 +76,19 @@ SCENARIOS = [
         of(error(100, log_dir="C:\\data", error="java.nio.file.AccessDeniedException",
                  detail="C:\\data\\t-0 -> C:\\data\\t-0.4f-delete")),
         [{"measures": {"reason": "denied", "log_dir": "C:\\data"}}],
+    ),
+    *(
+        Scenario(
+            NAME, "fires", f"a directory is out of use until {text}",
+            partial(case, files=[logs("broker-1", 900)], brokers={1: starts},
+                    events=[event(100, "broker-1", "log_dir_failed", log_dir="/d1")]),
+            [{"end": end * SECOND, "measures": {"still": still}}],
+        )
+        for text, starts, end, still in (
+            ("the broker is started again",
+             [Span("starting", 300 * SECOND, 310 * SECOND)], 300, False),
+            ("the logs end", [], 900, True),
+        )
     ),
     Scenario(
         NAME, "fires", "only the controller tells of it",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, epoch, event, logs, version
+from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario
 
 NAME = "emptied-logs"
@@ -20,17 +20,16 @@ def came_back(
 ) -> Callable[[Path], DetectionContext]:
     """Broker 2 is away from 100 to 130, and creates its log of t-0; nobody else is in sync."""
     isr = [2, *others]
-    made = event(created, "broker-2", "log_created", topic="t", partition=0)
+    place: Row = {"topic": "t", "partition": 0}
+    made = event(created, "broker-2", "log_created", **place)
+    leads = event(created + 1, "broker-2", "partition_state", **place, leader=2, leader_epoch=1,
+                  isr=isr, log_end=0)  # fmt: skip
     usual: dict[str, Any] = {
         "isr": [version(0, isr, 10)],
-        "leadership": [
-            epoch(0, 2, 10, 100),
-            epoch(1, 2, created + 1, log_end=0, previous_isr=isr),
-        ],
         "away": [absence(2, "crash", 100, 130)],
         "files": [logs("broker-2", 400, role="broker", records=9)],
     }
-    return partial(case, events=[made, *more], **(usual | tables))
+    return partial(case, events=[made, leads, *more], **(usual | tables))
 
 
 READ = event(140, "app", "consumer_saw_truncation", topic="t", partition=0, position=144)

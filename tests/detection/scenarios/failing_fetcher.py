@@ -36,7 +36,8 @@ def stopped(
     isr = [version(1, [1, 2, 3], 0, 130), version(2, [1, 3], 130, back)]
     isr += [] if back is None else [version(3, [1, 2, 3], back)]
     files = [logs("broker-1", end)]
-    return partial(case, events=[failed()], isr=isr, files=files, **more)
+    events = [failed(), *more.pop("events", ())]
+    return partial(case, events=events, isr=isr, files=files, **more)
 
 
 def refused(
@@ -56,6 +57,11 @@ SCENARIOS = [
         NAME, "fires", "a partition is given up for good", stopped(),
         [{"severity": "medium", "brokers": [2], "partitions": ["t-0"],
           "title": "Broker 2 stopped copying 1 partition and did not begin again"}],
+    ),
+    Scenario(
+        NAME, "quiet", "it lies in a directory that failed, which has a finding of its own",
+        stopped(events=[event(101, "broker-2", "replica_offline", log_dir="/d2", topic="t",
+                              partition=0)]),
     ),
     Scenario(NAME, "boundary", "the logs end a minute later", stopped(end=160), [{}]),
     Scenario(NAME, "boundary", "the logs end before that", stopped(end=159)),

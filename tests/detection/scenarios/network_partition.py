@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
-from tests.detection.cases import SECOND, absence, case, logs
+from tests.detection.cases import SECOND, absence, case, logs, version
 from tests.detection.scenarios import Scenario
 from tests.detection.scenarios.isr_storm import Row, drop
 
@@ -22,6 +22,7 @@ def mutual(
     apart: float = 1,
     away: Sequence[Absence] = (),
     heard: Sequence[float] = (),
+    back: float | None = None,
 ) -> Callable[[Path], DetectionContext]:
     """Let brokers 2 and 3 drop each other from some partitions."""
     rows = [
@@ -33,7 +34,13 @@ def mutual(
         gone = 5 - line["broker"]
         text = f"(brokerId: {gone}, endOffset: 7, lastCaughtUpTimeMs: {round(second * 1000)})"
         line["detail"] = text
-    return partial(case, files=SERVERS, events=[*rows, *more], away=away)
+    isr = [
+        one
+        for at in range(2 * each if back is not None else 0)
+        for one in (version(1, [1, 2], 100, back, partition=at),
+                    version(2, [1, 2, 3], back or 0, partition=at))
+    ]  # fmt: skip
+    return partial(case, files=SERVERS, events=[*rows, *more], away=away, isr=isr)
 
 
 SCENARIOS = [
@@ -75,6 +82,16 @@ SCENARIOS = [
     Scenario(
         NAME, "boundary", "one of them was stopped longer before",
         mutual(apart=0, away=[absence(3, "controlled", 10, 39.5)]), [{}],
+    ),
+    Scenario(
+        NAME, "fires", "its brokers are shut down half a minute later, which takes nobody out",
+        mutual(away=[absence(one, "controlled", 135) for one in (1, 2, 3)]),
+        [{"measures": {"shrinks": 6, "partitions": 6}}],
+    ),
+    Scenario(
+        NAME, "fires", "one partition that nobody wrote to before drops its follower later",
+        mutual(3, drop(170, 30, leader=2, gone=[3]), back=180),
+        [{"measures": {"shrinks": 7, "partitions": 7}}],
     ),
     Scenario(
         NAME, "blind", "only controllers' logs",

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, epoch, event, logs, version
+from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.controller_terms import ControllerTerm
+from tests.detection.cases import SECOND, absence, case, epoch, event, logs, version
 from tests.detection.scenarios import Scenario
 
 NAME = "rolling-restart"
@@ -31,12 +33,38 @@ def refused(*seconds: float, topic: str = "t") -> Sequence[Row]:
             for at in seconds]  # fmt: skip
 
 
+def named(*pairs: tuple[int, float, str]) -> Sequence[Row]:
+    return [event(at, f"broker-{one}", "kafka_version", detail=name) for one, at, name in pairs]
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "an upgrade",
+        roll(events=named((1, 5, "3.5.2"), (2, 5, "3.5.2"), (1, 105, "3.7.1"), (2, 125, "3.7.1"))),
+        [{"title": "Rolling restart: brokers 1, 2, from Kafka 3.5.2 to 3.7.1; each was in every ISR"
+                   " again before the next stop"}],
+    ),
+    Scenario(
+        NAME, "fires", "only one of two names another version",
+        roll(events=named((1, 5, "3.5.2"), (2, 5, "3.5.2"), (1, 105, "3.7.1"), (2, 125, "3.5.2"))),
+        [{"title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next"
+                   " stop"}],
+    ),
     Scenario(
         NAME, "fires", "each was in sync again before the next stop", roll(),
         [{"severity": "info", "confidence": "confirmed", "brokers": [1, 2], "partitions": [],
           "title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next"
                    " stop"}],
+    ),
+    Scenario(
+        NAME, "fires", "the first was the active controller, and another one took over",
+        roll(controllers=[
+            ControllerTerm("broker-1", 1, Span("active", 0, 101 * SECOND)),
+            ControllerTerm("broker-3", 3, Span("active", 102 * SECOND, None)),
+        ]),
+        [{"severity": "info", "measures": {"controllers": ["broker-1", "broker-3"]},
+          "title": "Rolling restart: brokers 1, 2; each was in every ISR again before the next stop"
+                   "; the active controller moved from broker-1 to broker-3"}],
     ),
     Scenario(
         NAME, "fires", "the first was not in sync yet",

@@ -51,6 +51,18 @@ SCENARIOS = [
         [{"severity": "low", "confidence": "confirmed", "brokers": [1, 2], "partitions": ["t-0"],
           "measures": {"lost_records_min": 5, "lost_records_max": 5, "cuts_not_looked_at": 0}}],
     ),
+    *(
+        Scenario(
+            NAME, "fires", f"producers log acks={acks}, and none writes to this topic",
+            partial(case, cuts=[cut()], events=[
+                event(50, "app", "client_setting_seen", offset=0, setting="acks", value=acks),
+                event(50, "app", "client_setting_seen", offset=0, setting="client.id", value="app"),
+                event(60, "app", "client_error", client="app", topic="other"),
+            ]),
+            [{"severity": "low", "measures": {"acks_one": [], "acks_known": acks == "all"}}],
+        )
+        for acks in ("all", "1")
+    ),
     Scenario(
         NAME, "fires", "records that acks=1 had acknowledged",
         partial(case, cuts=[cut(), cut(topic="other")], events=[

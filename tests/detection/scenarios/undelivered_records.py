@@ -24,6 +24,11 @@ def failed(second: float = 40, kind: str = "send_failed", **more: Any) -> Row:
     return event(second, "app", kind, **given)
 
 
+def reported(second: float, error: str) -> Row:
+    """Give a line of an application that quotes the error of librdkafka."""
+    return event(second, "app", "application_error", error=error, rule="application.error@0.11")
+
+
 def expired(count: int, past: int) -> str:
     return f"Expiring {count} record(s) for t-3:{past} ms has passed since batch creation"
 
@@ -77,6 +82,31 @@ SCENARIOS = [
     Scenario(
         NAME, "quiet", "metadata that did not come",
         of(failed(kind="application_error", detail="Topic t not present in metadata")),
+    ),
+    Scenario(
+        NAME, "fires", "records that send() refused, beside one that expired",
+        of(failed(kind="application_error", detail="Topic t not present in metadata after 9 ms."),
+           failed(41, kind="application_error", detail=expired(1, 120_001))),
+        [{"severity": "medium", "measures": {"records_min": 2, "topics": ["t"]}}],
+    ),
+    Scenario(
+        NAME, "fires", "a topic that was deleted, in librdkafka's words for each record",
+        of(
+            event(30, "c-1", "topic_deleted", topic="t"),
+            event(35, "app", "client_partitions_changed", client="app#producer-1", topic="t",
+                  count=0),
+            reported(40, "_MSG_TIMED_OUT"), reported(41, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ),
+        [{"severity": "medium", "title": "app gave up at least 2 records of t",
+          "measures": {"records_min": 2, "suspect": "topic_deleted"}}],
+    ),
+    Scenario(
+        NAME, "quiet", "the same words of a consumer",
+        of(
+            event(35, "app", "client_partitions_changed", client="app#consumer-1", topic="t",
+                  count=0),
+            reported(41, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ),
     ),
     Scenario(
         NAME, "blind", "only brokers' logs",

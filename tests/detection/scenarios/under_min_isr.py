@@ -100,6 +100,17 @@ SCENARIOS = [
                 isr=[version(1, [1], 100, 140)]),
         [{"severity": "medium", "end": 120_000_000, "measures": {"partition_seconds": 40.0}}],
     ),
+    Scenario(
+        NAME, "fires", "three times, with time between them in which writes went through",
+        at([100, 104, 118, 125, 140, 147]),
+        [{"title": "Writes rejected 3 times: too few in-sync replicas on 1 partition, for up to "
+                   "7 s at a time", "measures": {"longest_s": 7.0, "refused_s": 47.0}}],
+    ),
+    *(
+        Scenario(NAME, "boundary", f"rejected again after {gap} s", at([100, 100 + gap]),
+                 [{"severity": "medium", "measures": {"longest_s": longest}}])
+        for gap, longest in ((10, 10.0), (11, 0.0))
+    ),
     Scenario(NAME, "boundary", "five seconds", at([100, 105]), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "six seconds", at([100, 106]), [{"severity": "medium"}]),
     Scenario(

@@ -162,6 +162,25 @@ def test_a_step_that_little_tells_of_is_within_the_doubt_and_leadership_stays(
     stays_right(true, read(rewritten_copy(logs, tmp_path / "logs", wrong), tmp_path / "out"))
 
 
+@pytest.mark.parametrize("nodes", ["broker-2", "broker-1 broker-2 broker-3 controller-1"])
+@pytest.mark.parametrize("hours", [2, -5])
+def test_lines_of_the_collector_with_an_offset_of_their_own_are_not_shifted_twice(
+    nodes: str, hours: int, recorded: Callable[[str], tuple[Path, Read]], tmp_path: Path
+) -> None:
+    """Kafka writes the time of its machine without a zone, and the JVM beside it with one."""
+    logs, true = recorded("430-unclean")
+    local = dict.fromkeys(nodes.split(), by(hours * 3600))
+    copy = rewritten_copy(logs, tmp_path / "logs", local)
+    for node in local:
+        for path in (copy / node).glob("kafkaServer-gc.log*"):
+            path.write_text(path.read_text("utf-8").replace("+0000]", f"{hours:+03d}00]"))
+    told = read(copy, tmp_path / "out")
+
+    pauses = [place for place, row in true.events.items() if row["kind"] == "gc_pause"]
+    assert {"broker-2", "broker-3"} == {place[0] for place in pauses}
+    stays_right(true, told)
+
+
 @pytest.mark.parametrize("name", ["430-unclean", "282-flapping", "391-rolling"])
 def test_all_brokers_and_controllers_are_tied_and_right(
     name: str, recorded: Callable[[str], tuple[Path, Read]]

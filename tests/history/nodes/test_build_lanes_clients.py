@@ -110,3 +110,17 @@ def test_a_lane_has_no_hole(seconds: list[int]) -> None:
 
     for spans in found.build().values():
         assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
+
+
+def test_a_request_that_waited_shows_since_when_nobody_answered() -> None:
+    """A client says so only as the request times out; others that end then waited less."""
+    asked = {"kind": "client_request_cancelled", "detail": "PRODUCE"}
+    rows = [line(10, "kafka_version"), line(90, "kafka_version")]
+    rows += [line(60, **asked, duration_ms=waited) for waited in (34_000, 30_000, 400)]
+    assert lane(*rows) == ["healthy 10..26", "disconnected 26..60", "healthy 60..90"]
+
+
+def test_a_group_waits_for_its_members() -> None:
+    rows = [line(10, "kafka_version"), line(90, "kafka_version")]
+    rows.append(line(60, "client_request_cancelled", detail="JOIN_GROUP", duration_ms=34_000))
+    assert lane(*rows) == ["healthy 10..60", "disconnected 60..60", "healthy 60..90"]

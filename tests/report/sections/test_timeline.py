@@ -123,7 +123,7 @@ def test_a_broker_without_lines_is_not_said_to_serve_all_the_time(tmp_path: Path
                 lane("broker-2", "up", 70_000, END))  # fmt: skip
 
     assert (
-        "All brokers in these logs were in service all the time as far as their lines show: "
+        "All brokers in these logs were in service all the time, as far as their lines show: "
         "no lines for a while from broker 2" in html
     )
     assert "not in the logs</li>" in html

@@ -234,7 +234,28 @@ def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> No
                   **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
 
     # The partition had no leader from 11:38:48 on.
-    assert "send again what they wrote from 11:38:20 to 11:38:48" in draw(unclean, one)
+    says = draw(unclean, one)
+    assert (
+        "send again what they wrote from 11:38:20 (the logs of then held none of it) to 11:38:48"
+        in says
+    )
+
+
+def test_producers_send_again_what_the_unclean_leader_lost_in_its_turn(unclean: Path) -> None:
+    tail = {"from": 900, "to": 907, "leader_epoch": 4, "records": 7, "cut_at": iso(120_000)}
+    rows = [
+        lost(0, 2, 845) | {"written_from": iso(40_000), "written_to": iso(71_318)},
+        lost(1, 2, 852) | {"also_cut": [tail]},
+        lost(3, 2, 0) | {"lost_records_min": 0},
+    ]  # fmt: skip
+    one = finding("F-1", "unclean-election", "critical", measures={"partitions": rows},
+                  **{"from": iso(60_000), "to": iso(110_000)})  # fmt: skip
+    says = draw(unclean, one)
+
+    assert "and the last 7 records that they wrote to metrics-firehose-1 before 11:39:40" in says
+    # Partition 3 lost nothing: its consumers are left alone.
+    assert "reset all consumers of metrics-firehose-0, metrics-firehose-1: their logs begin" in says
+    assert "metrics-firehose-3 was elected uncleanly too and lost nothing" in says
 
 
 def test_nobody_sends_again_what_a_clean_failover_cut(unclean: Path) -> None:
@@ -494,9 +515,25 @@ def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> No
     none = document([])["impact"] | {"partitions_unavailable": 0, "clients_affected": 0}
     says = draw(unclean, one, impact=none)
 
-    assert "1 client logged disconnects or retries between 11:38:18 and 11:39:29, for" in says
+    assert "1 client logged disconnects or retries between 11:38:30 and 11:38:35, for" in says
     assert "for up to 5 s: app-1; whether because of this is not in the logs." in says
     assert "Not known Why brokers 2 and 3 could not reach each other." in says
+
+    one["partitions"] = ["__consumer_offsets-2", "t-0"]
+    says = draw(unclean, one, impact=none)
+    assert "app-1; groups keep their offsets in __consumer_offsets-2, which was hit, too." in says
+
+
+def test_a_client_that_froze_is_told_beside_the_broker_that_did(unclean: Path) -> None:
+    frozen = {"kind": "pause", "pauses": 1, "longest_ms": 22_000, "ways": {"silence": 1},
+              "times": [{"from": iso(60_000), "seconds": 22.0}]}  # fmt: skip
+    one = finding("F-1", "long-pause", "medium", clients=["app-1"], measures=frozen,
+                  title="app-1 froze for 22 s", explanation="It neither wrote nor answered.",
+                  **{"from": iso(60_000), "to": iso(82_000)})  # fmt: skip
+    says = draw(unclean, crashed("F-2", 2, 45_000), one, trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "app-1 froze at 11:38:40 for 22 s. It neither wrote nor answered." in says
+    assert "Why app-1 froze." in says
 
 
 def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) -> None:
@@ -550,8 +587,35 @@ def test_a_clock_that_is_off_by_seconds_is_told(quiet: Path) -> None:
     assert "Clocks:" not in draw(quiet, verdict_="clear")
 
     save(quiet, "clocks", [off])
-    told = "Clocks: that of broker 3 is 37 s ahead; times here are corrected."
+    told = "Clocks: that of broker 3 is 37 s ahead; times here are those of the other clocks."
     assert told in draw(quiet, verdict_="clear")
+
+
+def test_what_a_hasty_producer_gave_up_is_not_known(unclean: Path) -> None:
+    hasty = {"client": "app-hasty", "after_s": 3.0, "topic": "t", "wait_s": 11.9}
+    impact = document([])["impact"] | {"gives_up_early": [hasty]}
+    told = "How many records app-hasty gave up: it does so after 3 s (delivery.timeout.ms)"
+
+    assert told in draw(unclean, crashed("F-2", 2, 45_000), impact=impact)
+
+
+def test_a_beginning_that_is_an_estimate_is_told_as_one(unclean: Path) -> None:
+    rows = [{"from": iso(at), "seconds": 30.0, "within_s": within}
+            for at, within in ((45_000, 5.0), (95_000, 0))]  # fmt: skip
+    one = crashed("F-2", 2, 45_000) | {
+        "detector": "flapping-broker",
+        "measures": {"how": "crash", "cycles": 2, "absences": rows},
+    }
+    says = draw(unclean, one, trigger=[trigger("F-2", 2, 45_000)])
+
+    assert "(down 30 s from about 11:38:25, 30 s from 11:39:15)" in says
+
+
+def test_a_clock_that_is_far_off_is_to_be_set_right(unclean: Path) -> None:
+    off = finding("F-9", "clock-skew", "medium", brokers=[3],
+                  actions=["Set the clock of broker-3 right: it is 37.0 s ahead."])  # fmt: skip
+
+    assert "Set the clock of broker 3 right" in draw(unclean, crashed("F-2", 2, 45_000), off)
 
 
 def test_what_a_clean_failover_may_have_cost_has_one_wording(unclean: Path) -> None:
