@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,8 @@ SAMPLES = Path(__file__).parents[1] / "sample_logs"
 UNCLEAN = SAMPLES / "430-unclean" / "logs"
 
 __all__ = [
-    "compose_project", "confluent_bundle", "machines", "metadata_dump", "must_gather",
-    "pod_yaml", "strimzi_report", "topic_ids",
+    "cluster_dump", "compose_project", "confluent_bundle", "machines", "metadata_dump",
+    "must_gather", "pod_yaml", "strimzi_report", "tools_and_machines", "topic_ids",
 ]  # fmt: skip
 
 
@@ -222,6 +223,98 @@ def must_gather(folder: Path) -> Path:
 
 def _listed(kind: str, items: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"apiVersion": "v1", "items": items, "kind": kind}, indent=4) + "\n"
+
+
+def cluster_dump(folder: Path) -> Path:
+    """Build what `kubectl cluster-info dump --output-directory` writes, packed: logs by pod."""
+    ended = {"exitCode": 137, "reason": "OOMKilled", "startedAt": "2026-11-18T11:37:40Z",
+             "finishedAt": "2026-11-18T11:38:25Z"}  # fmt: skip
+    pods = [
+        {
+            "metadata": {"name": f"kafka-{broker}", "namespace": "kafka"},
+            "spec": {"nodeName": f"worker-{broker}", "containers": [{"name": "kafka"}]},
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [
+                    {
+                        "name": "kafka",
+                        "restartCount": int(broker == 2),
+                        "lastState": {"terminated": ended} if broker == 2 else {},
+                    }
+                ],
+            },
+        }
+        for broker in (1, 2, 3)
+    ]
+    node = {
+        "metadata": {"name": "worker-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    files = {
+        "dump/nodes.json": _listed("NodeList", [node]),
+        "dump/kafka/events.json": _listed("EventList", []),
+        "dump/kafka/pods.json": _listed("PodList", pods),
+    }
+    for kind in ("ReplicationController", "Service", "DaemonSet", "Deployment", "ReplicaSet"):
+        name = f"dump/kafka/{kind.lower()}s.json"
+        files[name] = _listed(f"{kind}List", [{"metadata": {"name": "x", "namespace": "kafka"}}])
+    nodes = {f"kafka-{broker}": f"broker-{broker}" for broker in (1, 2, 3)}
+    for pod, node_name in (nodes | {"controller-1": "controller-1"}).items():
+        of = f"logs for container kafka of pod kafka/{pod}"
+        text = f"==== START {of} ====\n{node_log(UNCLEAN, node_name)}==== END {of} ====\n"
+        files[f"dump/kafka/{pod}/logs.txt"] = text
+    write(folder, files)
+    return _tar(folder, folder.with_name("cluster-state.tar.gz"))
+
+
+def tools_and_machines(folder: Path) -> Path:
+    """Build an archive of archives, one a machine, beside what web tools for Kafka export."""
+    topics = [{"name": "orders-v2", "partitionCount": 8, "replicationFactor": 3}]
+    state = {"MonitorState": {"state": "RUNNING", "numValidPartitions": 8}, "version": 1}
+    status = (
+        "\u00d7 kafka.service - Apache Kafka\n"
+        "     Loaded: loaded (/etc/systemd/system/kafka.service; enabled; preset: enabled)\n"
+        "     Active: failed (Result: oom-kill) since Wed 2026-11-18 11:38:25 UTC; 12min ago\n"
+        "    Process: 4242 ExecStart=/opt/kafka/bin/kafka-server-start.sh (code=killed,"
+        " signal=KILL)\n   Main PID: 4242 (code=killed, signal=KILL)\n"
+    )
+    files = {
+        "akhq/topics.json": json.dumps(topics, indent=2) + "\n",
+        "cruise-control/state.json": json.dumps(state) + "\n",
+        "metrics/kafka.prom": (
+            "# HELP kafka_server_replicamanager_underreplicatedpartitions Attribute Value\n"
+            "# TYPE kafka_server_replicamanager_underreplicatedpartitions gauge\n"
+            "kafka_server_replicamanager_underreplicatedpartitions 12.0\n"
+        ),
+        "README.txt": "Collected on 2026-11-18. One archive a machine; topics by AKHQ.\n",
+    }
+    for broker in (1, 2, 3):
+        machine = {
+            "df.txt": "Filesystem     1K-blocks     Used Available Use% Mounted on\n"
+            "/dev/nvme1n1   514937088 91240012 397466980  19% /var/lib/kafka\n",
+            "uname.txt": f"Linux kafka-{broker} 6.1.0-18-amd64 #1 SMP x86_64 GNU/Linux\n",
+            "etc/server.properties": f"node.id={broker}\nprocess.roles=broker\n",
+        }
+        for log in ("server.log", "state-change.log", "controller.log"):
+            text = (UNCLEAN / f"broker-{broker}" / log).read_text("utf-8")
+            machine[f"var/log/kafka/{log}"] = text
+        if broker == 2:
+            machine["systemctl-status.txt"] = status
+        write(folder / f"kafka-{broker}", machine)
+        _tar(folder / f"kafka-{broker}", folder / f"kafka-{broker}.tgz", remove=True)
+    for log in ("server.log", "controller.log"):
+        text = (UNCLEAN / "controller-1" / log).read_text("utf-8")
+        files[f"controller-1/var/log/kafka/{log}"] = text
+    write(folder, files)
+    return _zip(folder, folder.with_name("incident-4711.zip"))
+
+
+def _tar(folder: Path, target: Path, *, remove: bool = False) -> Path:
+    with tarfile.open(target, "w:gz") as packed:
+        packed.add(folder, folder.name)
+    if remove:
+        shutil.rmtree(folder)
+    return target
 
 
 def compose_project(folder: Path) -> Path:

@@ -344,8 +344,7 @@ class SparkEngine:
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
         self._poller.stop()
-        # What there is to say of a Java that has ended, `translate_spark_errors` says.
-        warnings.filterwarnings("ignore", "Unable to cleanly shutdown", RuntimeWarning)
+        _ignore_ended_java()
         # That of SQL forgets its default session, too, which another run would find.
         stop = self.session.stop if "session" in vars(self) else self.context.stop
         if self.is_interrupted:
@@ -460,6 +459,8 @@ def _interruptible() -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupted.set()
+        # Spark stops what it has begun to start.
+        _ignore_ended_java()
         if SparkContext._gateway is None:  # noqa: SLF001 - nothing else tells it
             for started in _children() - before:
                 with suppress(ProcessLookupError):
@@ -477,6 +478,11 @@ def _interruptible() -> Iterator[None]:
     finally:
         if is_main:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _ignore_ended_java() -> None:
+    """Let Spark not warn of a Java that has ended: `translate_spark_errors` says why it has."""
+    warnings.filterwarnings("ignore", "Unable to cleanly shutdown", RuntimeWarning)
 
 
 def _children() -> set[int]:

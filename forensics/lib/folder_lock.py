@@ -211,8 +211,11 @@ class RemoteLock:
                 self._objects.remove(name)
             if size and not old:
                 return sorted(held)
-            # Some stores lose sight of a folder when something is removed, until the next put.
-            self._put(self._owner)
+            self.show()
+
+    def show(self) -> None:
+        """Put the object again: some stores lose sight of a folder when something is removed."""
+        self._put(self._owner)
 
     def _put(self, content: bytes) -> None:
         self._objects.put(self._name, io.BytesIO(content))

@@ -75,20 +75,31 @@ def _publish(folder: Path, store: ObjectStore, lock: RemoteLock) -> None:
     """Put all files of a run into its place; before the last one is there, none counts."""
     lock.confirm()
     paths = {name: path for name, path in _list_files(folder) if name != RESULT_FILE}
-    if paths:
-        # What an earlier run has left; whatever else is there is not ours.
-        store.remove(FILES_FILE)
-        store.remove_folder("tables")
-        with ThreadPoolExecutor(_CONNECTIONS) as pool:
-            list(pool.map(lambda one: _put(store, *one), paths.items()))
-        files = {
-            name: {"bytes": path.stat().st_size, "sha256": _digest(path)}
-            for name, path in sorted(paths.items())
-        }
-        (folder / FILES_FILE).write_text(json.dumps({"schema": 1, "files": files}, indent=1) + "\n")
-        _put(store, FILES_FILE, folder / FILES_FILE)
-    if (folder / RESULT_FILE).is_file():
-        _put(store, RESULT_FILE, folder / RESULT_FILE)
+    try:
+        if paths:
+            # What an earlier run has left; whatever else is there is not ours.
+            store.remove(FILES_FILE)
+            store.remove_folder("tables")
+            with ThreadPoolExecutor(_CONNECTIONS) as pool:
+                list(pool.map(lambda one: _put(store, *one), paths.items()))
+            files = {
+                name: {"bytes": path.stat().st_size, "sha256": _digest(path)}
+                for name, path in sorted(paths.items())
+            }
+            (folder / FILES_FILE).write_text(
+                json.dumps({"schema": 1, "files": files}, indent=1) + "\n"
+            )
+            _put(store, FILES_FILE, folder / FILES_FILE)
+        if (folder / RESULT_FILE).is_file():
+            _put(store, RESULT_FILE, folder / RESULT_FILE)
+    except BaseException:
+        # Half of a run is worth nothing, and lies there for good.
+        tops = dict.fromkeys((RESULT_FILE, FILES_FILE, *(name.partition("/")[0] for name in paths)))
+        for name in tops:
+            with suppress(OSError):
+                (store.remove_folder if (folder / name).is_dir() else store.remove)(name)
+                lock.show()
+        raise
 
 
 def put_page(folder: Path, address: str, page: Path) -> str:

@@ -23,7 +23,18 @@ from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History
 from forensics.run_output.reader import Tables
 
-__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
+__all__ = [
+    "SECOND",
+    "absence",
+    "case",
+    "epoch",
+    "event",
+    "logs",
+    "only_state_changes",
+    "reign",
+    "row",
+    "version",
+]
 
 SECOND = 1_000_000
 Row = dict[str, Any]
@@ -189,3 +200,9 @@ def case(
     known = clocks or Clocks({}, {}, ())
     context = FoldContext(known, StartupWindows({}, {}), (), elr=False, kraft=kraft)
     return DetectionContext(Tables(folder), History(known, lanes, context), load_limits())
+
+
+def only_state_changes(folder: Path) -> DetectionContext:
+    """Save a case of which only a state-change log is there, and not what brokers log."""
+    log = logs("broker-1", 100, file="broker-1/state-change.log", role="broker", records=9)
+    return case(folder, files=[log])

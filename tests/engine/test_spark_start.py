@@ -49,6 +49,26 @@ def test_an_interrupt_that_java_turns_into_another_error_stays_one() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_spark_does_not_warn_of_the_java_that_an_interrupt_has_ended() -> None:
+    def stop_as_spark_does() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait(5)
+        except KeyboardInterrupt:
+            words = "Unable to cleanly shutdown Spark JVM process."
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+            raise
+
+    with (
+        warnings.catch_warnings(record=True) as said,
+        pytest.raises(KeyboardInterrupt),
+        _interruptible(),
+    ):
+        stop_as_spark_does()
+
+    assert said == []
+
+
 def test_a_java_that_nobody_is_connected_to_ends_with_the_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

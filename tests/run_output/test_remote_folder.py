@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from forensics.errors import ForensicsError
 from forensics.lib import folder_lock
 from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.storage import ObjectStore
+from forensics.run_output import remote_folder
 from forensics.run_output.reader import open_run
 from forensics.run_output.remote_folder import fetch, open_output, put_page
 from tests.ingest.object_store import SECRET, Bucket, serving
@@ -235,6 +237,28 @@ def test_a_killed_run_holds_nothing_for_good(saved: Saved, monkeypatch: pytest.M
         time.sleep(1)
     assert open_run(fetch(address)).short_digest == open_run(saved.folder).short_digest
     assert {0} == {one.stat().st_size for one in folder.glob(".lock-*")}
+
+
+def test_an_interrupt_while_a_run_is_put_there_leaves_nothing_of_it(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder = saved.bucket.address("interrupted"), saved.bucket.folder / "interrupted"
+    put, names = remote_folder._put, list[str]()
+
+    def put_some(store: ObjectStore, name: str, path: Path) -> None:
+        put(store, name, path)
+        names.append(name)
+        if name == "_FILES.json":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote_folder, "_put", put_some)
+    with pytest.raises(KeyboardInterrupt), open_output(address) as out:
+        shutil.copytree(saved.folder, out, dirs_exist_ok=True)
+
+    assert "findings.json" in names
+    assert {".lock"} == {
+        path.name.partition("-")[0] for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_who_was_taken_for_dead_writes_nothing(saved: Saved) -> None:

@@ -1,6 +1,7 @@
-"""Logs in which one partition has nearly all changes, on a cluster that is set up in several ways.
+"""Logs in which one partition has nearly all changes, or one node half of the lines.
 
-How Spark shares the work, and among how many executors, must not be seen in what a run finds.
+How Spark shares the work, and among how many executors, must not be seen in what a run finds; and
+what stands together must not take more than twice the time of what is spread.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from forensics.engine import java
+from forensics.ingest.read_plan import bundle_splits, plan_reading
 from forensics.pipeline import postmortem
 from forensics.settings import Settings
 from tests.bench.scale import Size, make_logs
@@ -23,18 +26,17 @@ from tests.spark.standalone import Standalone, cluster
 pytestmark = pytest.mark.spark
 
 SKEWED = Size(partitions=200, transitions=6_000, longest=5_000)
+EVEN = Size(partitions=200, transitions=6_000, longest=30)
+# Nothing is adapted; or all that can be is, while executors come and go.
 SETTINGS: dict[str, dict[str, str]] = {
-    "as it comes": {},
     "no adaptive plans": {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "5",
     },
-    "skew split": {
+    "all that adapts": {
         "spark.sql.adaptive.skewJoin.enabled": "true",
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": "64k",
         "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1k",
-    },
-    "executors come and go": {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.minExecutors": "0",
@@ -80,3 +82,32 @@ def test_no_setting_of_spark_changes_what_is_found(
     plain = logs.with_name("plain") / "findings.json"
     assert (tmp_path / "out/findings.json").is_file(), f"{done.stderr}\n{nodes.said()}"
     assert plain.read_bytes() == (tmp_path / "out/findings.json").read_bytes()
+
+
+def test_a_long_partition_takes_no_more_than_twice_the_work(logs: Path, tmp_path: Path) -> None:
+    make_logs(tmp_path / "even", EVEN)
+
+    worked = [_work(folder, tmp_path / "out") for folder in (tmp_path / "even", logs)]
+
+    assert worked[1] < 2 * worked[0], worked
+
+
+def _work(logs: Path, out: Path) -> float:
+    """Return the seconds of processors of a run in this process, which has run another before."""
+    begun = time.process_time()
+    postmortem(Settings((str(logs),), out, engine="local"), lambda _: None)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("tasks", [2, 8, 32])
+def test_the_lines_of_one_node_are_shared_among_tasks(tmp_path: Path, tasks: int) -> None:
+    """Half of all lines are of one node, which doubles no task: plain files are read in pieces."""
+    line = "[2026-11-18 11:38:51,321] INFO a line of a broker (kafka.server.KafkaServer)\n"
+    for node in range(11):
+        (tmp_path / f"broker-{node}").mkdir()
+        (tmp_path / f"broker-{node}/server.log").write_text(line * (10_000 if not node else 1_000))
+
+    splits = plan_reading([str(tmp_path)], split_size=20_000).splits
+    sizes = [sum(one.bytes for one in some) for some in bundle_splits(splits, tasks)]
+
+    assert max(sizes) < 2 * sum(sizes) / tasks, sizes

@@ -34,6 +34,8 @@ _ISR = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch", 
 _LEADING = (*EVIDENCE_COLUMNS, "topic", "partition", "leader_epoch", "log_end", "isr")
 _OFFSETS = ("log_end", "high_watermark", "position")
 _Partition = tuple[str, int]
+# A process that went on has its files still: what it creates as it wakes was made meanwhile.
+_WENT_ON = ("pause", "isolated", "fenced")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -58,7 +60,7 @@ def _read_created(context: DetectionContext) -> list[tuple[Absence, dict[_Partit
             () if broker is None else context.absences_around(broker, row["at"] - wait, row["at"])
         ):
             start = context.next_start(absence.broker, absence.begin)
-            is_new = start is not None and start <= row["at"]
+            is_new = absence.kind not in _WENT_ON and start is not None and start <= row["at"]
             if is_new and absence.end is not None and row["at"] <= absence.end + wait:
                 key = absence.broker, absence.begin
                 found.setdefault(key, (absence, {}))[1][row["topic"], row["partition"]] = row

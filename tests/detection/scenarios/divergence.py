@@ -14,7 +14,7 @@ from forensics.history.clocks.model import (
     ClockSegment,
     UnexplainedInterval,
 )
-from tests.detection.cases import SECOND, absence, case, epoch, event, logs, row
+from tests.detection.cases import SECOND, absence, case, epoch, event, only_state_changes, row
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "divergence"
@@ -148,9 +148,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "blind", "only state-change logs",
-        partial(case, files=[
-            logs("broker-1", 100, file="broker-1/state-change.log", role="broker", records=9)
-        ]),
+        only_state_changes,
         reason="there is no brokers' log (server.log)",
     ),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
-from tests.detection.cases import SECOND, absence, case, event, logs, version
+from tests.detection.cases import SECOND, absence, case, event, logs, only_state_changes, version
 from tests.detection.scenarios import Scenario
 
 NAME = "emptied-logs"
@@ -82,6 +82,13 @@ SCENARIOS = [
         NAME, "quiet", "a topic that was created while the broker was away",
         came_back(isr=[version(0, [2], 110)]),
     ),
+    *(
+        Scenario(
+            NAME, "quiet", f"a process that went on ({kind}) creates what was made meanwhile",
+            came_back(away=[absence(2, kind, 100, 130)]),
+        )
+        for kind in ("pause", "isolated", "fenced")
+    ),
     Scenario(
         NAME, "quiet", "a topic that was deleted meanwhile, and created again",
         came_back(isr=[version(0, [2], 10), version(0, [2], 110, incarnation=1)]),
@@ -93,9 +100,7 @@ SCENARIOS = [
     Scenario(NAME, "quiet", "a log that was there", came_back(more=[], away=[])),
     Scenario(
         NAME, "blind", "only state-change logs",
-        partial(case, files=[
-            logs("broker-1", 100, file="broker-1/state-change.log", role="broker", records=9)
-        ]),
+        only_state_changes,
         reason="there is no brokers' log (server.log)",
     ),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, event, logs, version
+from tests.detection.cases import absence, case, event, only_state_changes, version
 from tests.detection.scenarios import Scenario, from_logs
 from tests.detection.scenarios.isr_storm import drop
 
@@ -116,9 +116,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "blind", "only state-change logs",
-        partial(case, files=[
-            logs("broker-1", 100, file="broker-1/state-change.log", role="broker", records=9)
-        ]),
+        only_state_changes,
         reason="there is no brokers' log (server.log)",
     ),
 ]  # fmt: skip
