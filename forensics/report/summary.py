@@ -526,7 +526,8 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         # Others had their own reasons.
         lengths = {name: long for name, long in lengths.items() if client_name(name) in named}
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
-    names = list(dict.fromkeys([*map(client_name, ranked), *named]))[:hit]
+    near = (client_name(node) for node, *_ in client_times(run, span))
+    names = list(dict.fromkeys([*map(client_name, ranked), *named, *sorted(near)]))[:hit]
     every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
     # A file of which nobody knows who wrote it is a client's where a finding takes it for one.
     every |= {name for one in run.findings for name in one.clients if name.startswith("file:")}

@@ -59,7 +59,7 @@ Absences = Sequence[Absence]
 Hints = Sequence[ElectionHint]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class LeaderChange:
     """A step from one leader epoch to the next, with what is known of both sides."""
 

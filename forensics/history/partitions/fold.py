@@ -116,8 +116,9 @@ def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, A
             if incarnations.number_at(row["node"], clocks.event_time(row)) == one.number
         ]
         for row in _fold_incarnation(one, own, context):
-            yield key | row
-    for row in find_breaches(observations, [*removals, *deletions], list(context.absences)):
+            row.update(key)
+            yield row
+    for row in find_breaches(observations, [*removals, *deletions], context.absences):
         yield key | row
 
 
@@ -136,9 +137,11 @@ def _fold_incarnation(
     for row in _leadership_rows(epochs, context, hints, incarnation):
         if is_truncated:
             kept.append(row)
-        yield which | row
+        row.update(which)
+        yield row
     for row in _isr_rows(states, incarnation, context):
-        yield which | row
+        row.update(which)
+        yield row
     yield from find_truncations(others, observations, kept, clocks, context.absences)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from forensics.history.clocks.model import Clocks
@@ -66,6 +67,8 @@ class Observation:
 
 
 Observations = Sequence[Observation]
+# What `sort_key` returns, for whole lists.
+SORT_KEY = attrgetter("at", "node", "line", "kind", "file")
 
 
 def read_observations(
@@ -90,7 +93,7 @@ def read_observations(
         else:
             lines.append(_read(row, clocks, is_late, is_new=_is_new(row, startups, ())))
     lines += [_read(row, clocks, is_late, is_new=_is_new(row, startups, created)) for row in fresh]
-    return sorted(lines, key=lambda line: line.sort_key)
+    return sorted(lines, key=SORT_KEY)
 
 
 def _is_new(row: Row, startups: StartupWindows, created: Sequence[tuple[str, int]]) -> bool:
@@ -107,34 +110,30 @@ def _is_new(row: Row, startups: StartupWindows, created: Sequence[tuple[str, int
 
 def _read(row: Row, clocks: Clocks, is_late: LateCheck | None, *, is_new: bool) -> Observation:
     at = clocks.event_time(row)
+    isr, replicas, elr = row["isr"], row["replicas"], row["elr"]
+    # In the order of the fields: there are millions, and names take as long as all else.
     return Observation(
-        at=at,
-        is_new=is_new,
-        node=row["node"] or "",
-        file=row["file"],
-        line=row["line"],
-        kind=row["kind"],
-        leader=row["leader"],
-        leader_epoch=row["leader_epoch"],
-        partition_epoch=row["partition_epoch"],
-        isr=None if row["kind"] == _CACHED else _ids(row["isr"], order=False),
-        replicas=_ids(row["replicas"]),
-        elr=_ids(row["elr"], order=False),
-        recovery=_RECOVERY.get(row["recovery"], row["recovery"]),
-        previous_leader=row["previous_leader"],
-        previous_epoch=row["previous_epoch"],
-        log_end=row["log_end"],
-        high_watermark=row["high_watermark"],
-        by_leader=row["broker"] is not None and row["broker"] == row["leader"],
-        topic_id=row["topic_id"],
-        is_timely=is_new and not (is_late and is_late(row, at)),
+        at,
+        is_new,
+        row["node"] or "",
+        row["file"],
+        row["line"],
+        row["kind"],
+        row["leader"],
+        row["leader_epoch"],
+        row["partition_epoch"],
+        None if isr is None or row["kind"] == _CACHED else tuple(sorted(set(isr))),
+        None if replicas is None else tuple(replicas),
+        None if elr is None else tuple(sorted(set(elr))),
+        _RECOVERY.get(row["recovery"], row["recovery"]),
+        row["previous_leader"],
+        row["previous_epoch"],
+        row["log_end"],
+        row["high_watermark"],
+        row["broker"] is not None and row["broker"] == row["leader"],
+        row["topic_id"],
+        is_new and not (is_late and is_late(row, at)),
     )
-
-
-def _ids(values: Sequence[int] | None, *, order: bool = True) -> tuple[int, ...] | None:
-    if values is None:
-        return None
-    return tuple(values) if order else tuple(sorted(set(values)))
 
 
 def has_moment_between(moments: Sequence[int], begin: int, end: int) -> bool:

@@ -506,6 +506,22 @@ def test_what_lasts_to_the_end_of_the_logs_is_named(unclean: Path) -> None:
     )
 
 
+def test_as_many_clients_are_named_as_are_counted(unclean: Path) -> None:
+    """One heard of it during the outage by its own log, the other only near it."""
+    lane = {"role": "client", "state": "disconnected"}
+    save(unclean, "lanes", [
+        lane | {"node": "app-1", "started_at": at(50_000), "ended_at": at(55_000)},
+        lane | {"node": "app-2", "started_at": at(108_000), "ended_at": at(109_000)},
+    ])  # fmt: skip
+    row = {"topic": "t", "partition": 0, "started_at": at(50_000), "ended_at": at(56_000),
+           "why": "leader_dead", "planned": False, "evidence": []}  # fmt: skip
+    save(unclean, "outages", [row])
+    one = crashed("F-2", 2, 45_000) | {"to": iso(110_000)}
+    impact = document([])["impact"] | {"partitions_unavailable": 1, "clients_affected": 2}
+
+    assert "clients affected: app-1, app-2; by their own" in draw(unclean, one, impact=impact)
+
+
 def test_clients_in_trouble_without_an_outage_are_named_too(unclean: Path) -> None:
     """The figure below shows them."""
     lane = {"node": "app-1", "role": "client", "state": "disconnected"}
