@@ -124,7 +124,10 @@ def find_blanks_and_breaks(lines: Lines) -> tuple[WrapperStack, ...]:
         return ()
     # Where a screen was copied, lines end with blanks.
     written = lines.own_ends > lines.starts
-    padded = written & (lines.data[np.maximum(lines.own_ends - 1, 0)] == _SPACE)
+    # Those of librdkafka end with one blank of their own.
+    padded = written & (lines.own_ends > lines.starts + 1)
+    for at in (1, 2):
+        padded &= lines.data[np.maximum(lines.own_ends - at, 0)] == _SPACE
     if padded.sum() >= max(_FEW, _NEARLY_ALL * int(written.sum())):
         return (WrapperStack((PADDING,)),)
     if holds_breaks(lines.data[int(lines.starts[0]) : int(lines.ends[-1])]):

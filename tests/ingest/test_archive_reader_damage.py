@@ -36,10 +36,9 @@ def test_every_line_before_the_cut_of_a_gzip_is_read(share: float, tmp_path: Pat
     assert len(left) - 10 <= found.counts["bytes"] <= len(left)
     assert abs(found.counts["lines"] - left.count(b"\n")) <= 1
     assert found.broken
-    assert (
-        f"gzip data cut off after {found.counts['bytes']} bytes of text"
-        == found.to_row()["damaged"]
-    )
+    said = f"gzip data cut off after {found.counts['bytes']} bytes of text"
+    # Dumps of settings in the text are cut, too.
+    assert found.to_row()["damaged"].startswith(said)
 
 
 def test_a_cut_xz_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
