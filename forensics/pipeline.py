@@ -407,7 +407,8 @@ def write_unrepeated(  # noqa: PLR0913, PLR0917
         source, digested, lambda batches: map(digest, prepare(batches)), repeated_lines.DIGESTED
     )
     order = repeated_lines.rank_files(files[name] for name in compared)
-    marker, counter = repeated_lines.RepeatMarker(order), repeated_lines.RepeatCounter()
+    cuts = {name: tuple(cut[0] for cut in files[name].cuts) for name in order if files[name].cuts}
+    marker, counter = repeated_lines.RepeatMarker(order, cuts), repeated_lines.RepeatCounter()
     rows = engine.run_readers(digested, [marker], repeated_lines.MARKED)
     engine.write_temporary(rows, marked)
     cut = repeated_lines.find_cut_repeats(marked, compared)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +74,18 @@ def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
 
 
 def find_comparable_files(files: Iterable[FileAccount]) -> frozenset[str]:
-    """Return the files that may repeat lines of another file of their node."""
+    """Return the files that may repeat lines of another file of their node, or their own.
+
+    A log that was put behind itself falls back in time.
+    """
     by_node: dict[str, list[FileAccount]] = defaultdict(list)
+    files = list(files)
+    again = {one.file for one in files if one.cuts and one.rules and one.duplicate_of is None}
     for file in list_node_accounts(files):
         if file.node and file.rules and file.duplicate_of is None and file.span is not None:
             by_node[file.node].append(file)
-    return frozenset(
-        one.file for owned in by_node.values() for pair in _overlapping_pairs(owned) for one in pair
-    )
+    pairs = (pair for owned in by_node.values() for pair in _overlapping_pairs(owned))
+    return frozenset(again.union(one.file for pair in pairs for one in pair))
 
 
 def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, FileAccount]]:
@@ -332,6 +336,8 @@ class RepeatMarker:
     """
 
     order: tuple[str, ...]
+    # the lines at which files fall back in time
+    cuts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     keys: tuple[str, ...] = ("digest",)
     kinds: tuple[str, ...] = ()
     columns: tuple[str, ...] = tuple(DIGESTED.names)
@@ -341,6 +347,7 @@ class RepeatMarker:
         order = pa.array(self.order, pa.string())
         # Files that are not compared have nothing to compare.
         kinds = np.array([*(name_own_log(file) is not None for file in self.order), 0], np.int64)
+        cuts = [self.cuts.get(file, ()) for file in self.order]
         held: list[pa.RecordBatch] = []
         for batch in events:
             whole = pa.Table.from_batches([*held, batch]).combine_chunks().to_batches()[0]
@@ -349,22 +356,30 @@ class RepeatMarker:
             end = int(np.searchsorted(digests, digests[-1]))
             held = [whole.slice(end)]
             if end:
-                yield _mark(whole.slice(0, end), order, kinds)
+                yield _mark(whole.slice(0, end), order, kinds, cuts)
         if held:
-            yield _mark(held[0], order, kinds)
+            yield _mark(held[0], order, kinds, cuts)
 
 
-def _mark(events: pa.RecordBatch, order: pa.Array, kinds: Rows) -> pa.RecordBatch:
+def _mark(
+    events: pa.RecordBatch, order: pa.Array, kinds: Rows, cuts: Sequence[tuple[int, ...]]
+) -> pa.RecordBatch:
     """Mark repeats within Kafka's own logs, and in other files those of all of them."""
     digests = events["digest"].to_numpy()
     groups = np.cumsum(np.append(0, _changes(digests)))
     ranks = pc.fill_null(pc.index_in(events["file"], order), len(order)).to_numpy()
     kind = kinds[ranks]
-    # The how manieth of its file an event is, among those that state the same.
-    rows = np.lexsort((events["offset"].to_numpy(), events["line"].to_numpy(), ranks, groups))
+    lines = events["line"].to_numpy()
+    turns = np.zeros(len(lines), np.int64)
+    for rank, places in enumerate(cuts):
+        if places:
+            own = ranks == rank
+            turns[own] = np.searchsorted(np.array(places), lines[own], "right")
+    # The how manieth of its file an event is, since time fell back, of those that state the same.
+    rows = np.lexsort((events["offset"].to_numpy(), lines, turns, ranks, groups))
     numbers = np.empty(len(rows), np.int64)
-    numbers[rows] = _count_within(groups[rows], ranks[rows])
-    rows = np.lexsort((ranks, numbers, kind, groups))
+    numbers[rows] = _count_within(groups[rows], ranks[rows], turns[rows])
+    rows = np.lexsort((turns, ranks, numbers, kind, groups))
     first = np.append(True, _changes(groups[rows], kind[rows], numbers[rows]))
     keepers = np.empty(len(rows), np.int64)
     keepers[rows] = rows[np.flatnonzero(first)[np.cumsum(first) - 1]]
@@ -533,4 +548,5 @@ def find_copies(files: Iterable[FileAccount]) -> None:
                 original = min(one.repeats, key=lambda name: (-one.repeats[name], name))
                 # Kafka itself writes some lines into two of its logs: none is a copy.
                 own = {name_own_log(one.file), name_own_log(original)}
-                one.copy_of = None if len(own - {None}) == 2 else original
+                is_copy = len(own - {None}) < 2 and original != one.file
+                one.copy_of = original if is_copy else None

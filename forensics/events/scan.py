@@ -75,6 +75,8 @@ _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 _BINARY_SHARE = 0.001
 # So much of a journal's head is searched for messages of Kafka; fewer than a few may be quoted.
 _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
+# In a document that is a log so many of the lines hold one.
+_LOG_SHARE = 0.1
 
 
 def load_scanner(overlays: str = "[]", *, context: bool = False) -> Scanner:
@@ -158,10 +160,8 @@ class Scanner:
         if opened.headless and opened.windows:
             unknown = not opened.windows.finds_records(opened.head)
         document = recognise(opened.head, headless=unknown)
-        if document and document.is_host_log and unknown and not opened.headless:
-            # The found layout reads messages of Kafka, however its lines begin.
-            said = reader.messages.count(opened.head[:_SEARCHED_BYTES])
-            document = None if said >= _FEW_MESSAGES else document
+        if document and self._holds_log(document, opened, is_found=unknown):
+            document = None
         in_document = isinstance(opened.splitter, DocumentSplitter) and not opened.headless
         section = SECTION.search(opened.head) if in_document else None
         if document and not (in_document and (document.is_counted or section)):
@@ -191,6 +191,19 @@ class Scanner:
             if splitter.done and not host:
                 break
         waiting.finish(opened)
+
+    def _holds_log(self, document: Format, opened: OpenedPart, *, is_found: bool) -> bool:
+        """Return True if messages of Kafka stand in a document in records that are read."""
+        if opened.headless:
+            return False
+        head = opened.head[:_SEARCHED_BYTES]
+        said = self.reader.messages.count(head)
+        if document.is_host_log:
+            # The found layout reads messages of Kafka, however its lines begin.
+            return is_found and said >= _FEW_MESSAGES
+        # A block of text in YAML may be a log, and lines may begin as comments do; what is told
+        # of pods quotes a few lines at most.
+        return said >= max(_FEW_MESSAGES, _LOG_SHARE * head.count(b"\n"))
 
     @staticmethod
     def _read_facts(

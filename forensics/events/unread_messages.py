@@ -308,10 +308,16 @@ class MessageWatch:
         own = records[selected[(selected >= 0) & (selected < len(records))]]
         wanted = np.ones(len(lines), np.bool_)
         wanted[own] = False
+        heads = np.arange(len(lines))
+        if lines.continued is not None:
+            # A line that goes on in the next one is one record.
+            heads = np.maximum.accumulate(np.where(lines.continued, 0, heads))
+            wanted = wanted[heads]
         written_anew = taken.is_document or lines.continues is not None
         rows, hits = self._search(texts, np.ones_like(wanted) if written_anew else wanted)
         if taken.is_document:
             self._of_document.add_seen(taken, rows, hits)
+        rows = heads[rows]
         left = wanted[rows]
         left[left] = ~_name_others(rows[left], is_record, texts)
         self._judge(hits.take(left), texts, is_record)
@@ -321,7 +327,7 @@ class MessageWatch:
             stops = np.append(lines.block_starts, lines.size)[1:]
             whole = _Spans(data, lines.block_starts, stops, taken.numbers)
             found, raw = self._search(whole, np.ones_like(wanted))
-            left = ~np.isin(found, rows)
+            left = ~np.isin(heads[found], rows)
             self._judge(raw.take(left), whole, is_record)
 
     def _search(self, texts: _Spans, wanted: Flags) -> tuple[Rows, Hits]:

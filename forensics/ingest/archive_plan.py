@@ -193,8 +193,7 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
         planner.add_stream(size)
         return
     account = planner.begin_archive("zip", "by its directory", size)
-    if directory.shift:
-        account.how = f"by its directory, behind {directory.shift:,} bytes of something else"
+    _say_what_is_around(directory, account)
     budget = Budget(planner.limits)
     stretch = _Records(planner, account, directory.shift)
     names, hollow = UniqueNames(), _Hollow(planner)
@@ -223,6 +222,13 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
     account.limits = budget.met
     if account.faults:
         planner.problems.append((planner.label, "; ".join(account.faults)))
+
+
+def _say_what_is_around(directory: ZipDirectory, account: ContainerAccount) -> None:
+    if directory.shift:
+        account.how = f"by its directory, behind {directory.shift:,} bytes of something else"
+    if directory.trailing:
+        account.note_fault(f"{directory.trailing:,} bytes that are no zip follow its end, unread")
 
 
 class _Hollow:

@@ -88,6 +88,7 @@ _WITHIN_WORDS, _BEGUN, _UNLIKE = 0.45, 5, 0.12
 _TIMED = re.compile(rf".{{0,40}}?(?:{TIME_HINT})")
 # Signs that are escaped where all of them are; quotes are so in strings, too.
 _ESCAPED_SIGNS, _ALWAYS = b"[](),:.=-_*#|<>!+'\"&;$", 0.98
+_PERCENT = re.compile(rb"%([0-9A-F]{2}|0a|[2-7][a-f])")
 _ESCAPES = (b"\\", b"|", b"^", b"`")
 # What is held of a piece beside its text.
 _PIECE_BYTES = 300
@@ -206,6 +207,8 @@ def _find_lines_document(head: bytes, readers: Sequence[ObjectReader]) -> Docume
     """Read lines that were broken, or in which signs were escaped, as they were before."""
     if width := _wrapped_width(head):
         return WrappedLines(readers, width)
+    if len(_PERCENT.findall(head)) > _MANY * head.count(b"\n") >= _FEW:
+        return UnescapedLines(readers, b"%")
     for escape in _ESCAPES:
         if signs := _escaped_signs(head, escape):
             return UnescapedLines(readers, signs, escape)
@@ -343,6 +346,9 @@ class UnescapedLines(LinedDocument):
     def _take(self, line: bytes, pieces: list[Piece]) -> None:
         if line.strip():
             text = self._escape.sub(_undo_escape, line) if self._escape else line
+            if self._signs == b"%":
+                plain = line if b" " in line else line.replace(b"+", b" ")
+                text = _PERCENT.sub(lambda one: bytes((int(one[1], 16),)), plain)
             pieces.append(Piece(self._offset, self._number, self._number, text))
 
     def _finish(self, pieces: list[Piece]) -> None:

@@ -29,6 +29,8 @@ _LEVELS_OF_JAVA = (("SEVERE", "ERROR"), ("WARNING", "WARN"), ("CONFIG|FINE|FINER
 _USUAL_TAIL = r"[ \t]*\(([^()\s]+)\)$"
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
 # What ends a record is known by a sign around its logger; one without may be a value of its own.
+_OPENED = re.compile(r"(?:\[+|\{+|<+)$")
+_MIRRORED = str.maketrans("[{<", "]}>")
 _HAS_SIGNS = re.compile(r"\\[(\[<{|]|=")
 
 
@@ -49,6 +51,10 @@ class FoundLayout(Wrapper):
     how: str = "inferred"
     # Whether the message stands in the line below, perhaps behind the level.
     is_above: bool = False
+    # What closes such a message, which its head has opened.
+    closing: str = ""
+    # So many blanks stand before its lines.
+    indent: int = 0
 
     def looks_wrapped(self, line: bytes) -> bool:
         """Return True if the line is a record of this layout."""
@@ -62,6 +68,12 @@ class FoundLayout(Wrapper):
     def is_given(self) -> bool:
         """Whether it was made of a conversion pattern."""
         return self.how != "inferred"
+
+    def above(self, said: str, indent: int) -> FoundLayout:
+        """Return the layout of heads whose messages stand below; they end with what is `said`."""
+        opened = _OPENED.search(said) or _OPENED.search(self.id)
+        closing = opened[0].translate(_MIRRORED) if opened else ""
+        return replace(self, is_above=True, closing=closing, indent=indent)
 
     @property
     def names_logger(self) -> bool:
@@ -89,6 +101,12 @@ class FoundLayout(Wrapper):
         if not self.is_above:
             data, bounds = to_buffer(lines)
             return replace(texts, data=data, bounds=bounds, carried=fits)
+        if self.indent:
+            plain = pc.replace_substring_regex(lines, f"^ {{{self.indent}}}", "")
+            lines = pc.if_else(pa.array(fits), lines, plain)
+        if self.closing:
+            # What the head opened is closed behind the message.
+            lines = pc.replace_substring_regex(lines, rf"{re.escape(self.closing)}{_END}", r"\1")
         for word, level in _LEVELS_OF_JAVA:
             lines = pc.replace_substring_regex(lines, f"^(?:{word}): ", f"{level}: ")
         data, bounds = to_buffer(lines)

@@ -29,6 +29,9 @@ _SHARE = 0.75
 _MAX_ELEMENTS = 6
 # Two times that belong together, or a time and a level, have no more than this between them.
 _NEAR, _CLOSE = 160, 8
+# Behind a logger at the end of a head: the number of an event.
+_NUMBERED = re.compile(r"^(?:\[[0-9]+\])?\s*$")
+_CLOSERS = re.compile(r"[\])>}]*")
 _OPENERS = re.compile(r"[\[(<{]*$")
 _METHOD = r"[.:][A-Za-z_$<][\w$<>]*(?:\([\w$.]*:?[0-9]*\))?" + PLACE
 _PLACE_AT, _METHOD_AT = re.compile(PLACE), re.compile(_METHOD)
@@ -72,6 +75,10 @@ class _Head:
             line[(elements[at - 1].end if at else 0) : elements[at].begin]
             for line, elements in self.lines
         ]
+
+    def after(self, at: int) -> list[str]:
+        """Return what follows one element."""
+        return [line[elements[at].end :] for line, elements in self.lines]
 
     def rests(self) -> list[str]:
         """Return what follows the last element."""
@@ -270,7 +277,8 @@ def _read_head(
     for at in range(begin, len(head.kinds)):
         gaps = head.gaps(at)
         if at == begin:
-            openers = [_OPENERS.search(gap)[0] for gap in gaps]  # type: ignore[index]
+            closed = min(len(_CLOSERS.match(rest)[0]) for rest in head.after(at))  # type: ignore[index]
+            openers = [_OPENERS.search(gap)[0][-closed:] for gap in gaps]  # type: ignore[index]
             fronts = [gap[: len(gap) - len(some)] for gap, some in zip(gaps, openers, strict=True)]
             gaps = openers
             split = _split_logger(fronts, loggers, head.rests())
@@ -494,8 +502,9 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
         # What stands before it may end in a word, too, such as the client of a thread.
         logger = _CLASS
     # Nothing follows where the message stands in the line below.
-    bare = sum(not rest.strip() for *_, rest in some) >= _NEARLY_ALL * len(some)
-    gap = r"[ \t]*" if bare or (sign and not sign[0].isalnum()) else r"[ \t]+"
+    bare = sum(not _NUMBERED.sub("", rest) for *_, rest in some) >= _NEARLY_ALL * len(some)
+    number = r"(?:\[[0-9]+\])?" if bare else ""
+    gap = number + r"[ \t]*" if bare or (sign and not sign[0].isalnum()) else r"[ \t]+"
     place = _METHOD if 2 * methods > len(rests) else PLACE
     logger += "" if bare else "?"
     pattern.add(rf"(?P<logger>{logger}){place}{gap}{re.escape(sign)}[ \t]*", f"%c {sign} ")

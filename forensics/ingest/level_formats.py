@@ -16,7 +16,7 @@ _WORDS = {
     "WARN": "WARN", "WARNING": "WARN", "ERROR": "ERROR", "ERR": "ERROR", "SEVERE": "ERROR",
     "FATAL": "FATAL", "CRITICAL": "FATAL", "CRIT": "FATAL", "EMERG": "FATAL", "ALERT": "FATAL",
     "T": "TRACE", "V": "TRACE", "D": "DEBUG", "I": "INFO", "W": "WARN", "E": "ERROR", "F": "FATAL",
-    "C": "FATAL",
+    "C": "FATAL", "DBUG": "DEBUG", "TRCE": "TRACE",
 }  # fmt: skip
 _UPPER = "|".join(sorted((word for word in _WORDS if len(word) > 1), key=len, reverse=True))
 LEVEL = rf"(?:(?i:{_UPPER})|[TVDIWEFC])"

@@ -27,6 +27,8 @@ _TIMES = re.compile(
     r"|\b1[0-9]{9,18}\b"
 )
 _ANY_TIME = r"[0-9][0-9T:.,+ -]*Z?"
+# So many signs, one behind the other, are no end of a record.
+_MANY_SIGNS = re.compile(r"[^\w\s\"']{3,}$")
 _WORD, _BLANK = re.compile(r"([A-Za-z0-9][\w.@-]*)"), re.compile(r"[ \t]")
 
 
@@ -74,6 +76,8 @@ def _shared_sign(lines: Sequence[str], below: Sequence[str]) -> Wrapper | None:
         ):
             break
         found = ends[0][0]
+    if _SIGN.search(found) is None and (signs := _MANY_SIGNS.search(found)):
+        return found_end(signs[0], re.escape(signs[0]))
     sign = _SIGN.search(found)
     # A name that ends all lines says who wrote them; what stands in quotes is unescaped, too.
     if sign is None or not _SIGN.match(found[-1]) or '"' in found or "'" in found:

@@ -38,7 +38,6 @@ from forensics.ingest.text_buffer import (
     TextBuffer,
     choose_texts,
     cut_lines,
-    holds_breaks,
     to_buffer,
 )
 from forensics.ingest.time_formats import TIME_HINT, UNDATED
@@ -46,12 +45,13 @@ from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
     detect_wrappers,
+    find_blanks_and_breaks,
     find_wrapped,
     shipped_wrappers,
     texts_to_lines,
     to_texts,
 )
-from forensics.ingest.wrappers import ESCAPED_BREAKS, CodeWrapper, FoundEnd, FoundPrefix
+from forensics.ingest.wrappers import CodeWrapper, FoundEnd, FoundPrefix
 
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
@@ -81,7 +81,7 @@ _UNREAD_SHARE, _MAX_SHAPES, _SHAPE_CHARS = 0.1, 3, 100
 _DIGITS = re.compile("[0-9]+")
 # A head that was written anew, with little between its level and its logger; nearly all such heads
 # have their messages in the lines below, which differ more than what the heads say.
-_WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]\] \S+ "
+_WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]Z?\] \S+ "
 _HEAD_ABOVE = _WRITTEN_HEAD + r"([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
 _BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
 _SPACE, _ESCAPE, _NEWLINE, _FEW = 32, 27, 10, 8
@@ -352,7 +352,7 @@ class WindowReader:
             return stack
         below = texts.take(pa.array(rows + 1))
         is_message = pc.and_(
-            pc.match_substring_regex(below, r"^[^\s]"),
+            pc.match_substring_regex(below, r"^ {0,8}[^\s]"),
             pc.invert(pc.match_substring_regex(below, _WRITTEN_HEAD)),
         )
         if pc.sum(is_message).as_py() < _BELOW_SHARE * len(rows):
@@ -364,7 +364,8 @@ class WindowReader:
         said = {_DIGITS.sub("0", one.decode("utf-8", "replace")) for one in below.to_pylist()}
         if len(heads) >= len(said):
             return stack
-        return replace(stack, wrappers=(*others, replace(layout, is_above=True)))
+        indent = min(len(one) - len(one.lstrip(b" ")) for one in below.to_pylist())
+        return replace(stack, wrappers=(*others, layout.above(min(heads), indent)))
 
     def _with_true_names(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
         """Let names in a found prefix be names only if lines below a record have those of it.
@@ -400,9 +401,7 @@ class WindowReader:
                 stack = WrapperStack((wrapper,))
                 if self._try(some, stack)[0].any():
                     return (stack,)
-        if len(lines) and holds_breaks(lines.data[int(lines.starts[0]) : int(lines.ends[-1])]):
-            return (WrapperStack((ESCAPED_BREAKS,)),)
-        return ()
+        return find_blanks_and_breaks(lines)
 
     def _take_pasted(self, lines: Lines, known: Offsets) -> tuple[list[WrapperStack], Offsets]:
         """Find the user's own patterns that read lines which known layouts would take, too.
@@ -519,7 +518,11 @@ class WindowReader:
             inner = inner.filter(pa.array(carried))
         lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
         # The strings of JSON objects have to be unescaped, which wrappers do.
-        lines = [line for line in lines if line.strip() and not _is_object(line)]
+        lines = [
+            line
+            for line in lines
+            if line.strip() and not (line[0] == "{" and line.rstrip()[-1] == "}")
+        ]
         self._lacks_date = self._lacks_date or (self._day is None and lacks_date(lines))
         if (end := self._find_ending(lines, base)) is not None:
             yield WrapperStack((*base.wrappers, end), is_found=True)
@@ -589,10 +592,6 @@ def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:
     texts = [line.decode("utf-8", "replace")[:_SHAPE_CHARS] for line in lines]
     shapes = Counter(_DIGITS.sub("0", text) for text in texts)
     return tuple(sorted(shapes.items(), key=lambda one: (-one[1], one[0]))[:_MAX_SHAPES])
-
-
-def _is_object(line: str) -> bool:
-    return line.startswith("{") and line.rstrip().endswith("}")
 
 
 def _spread(rows: Offsets, count: int) -> Offsets:

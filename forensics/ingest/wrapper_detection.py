@@ -36,6 +36,8 @@ from forensics.ingest.text_buffer import (
     undo_breaks,
 )
 from forensics.ingest.wrappers import (
+    ESCAPED_BREAKS,
+    PADDING,
     CodeWrapper,
     JsonWrapper,
     PairsWrapper,
@@ -49,7 +51,8 @@ from forensics.lib.yaml_with_lines import line_of, line_of_refused
 _SAMPLE = 64
 # More than three collectors, one behind the other, were never seen.
 _MAX_WRAPPERS = 4
-_LINE_FEED, _RETURN, _OBJECT = 10, 13, ord("{")
+_LINE_FEED, _RETURN, _SPACE, _OBJECT = 10, 13, 32, ord("{")
+_FEW, _NEARLY_ALL = 8, 0.9
 # Objects begin so near to the beginning of their lines.
 _MAX_FRONT = 256
 
@@ -113,6 +116,20 @@ def texts_to_lines(lines: Lines, texts: TextBuffer, *, torn_before: bool) -> Lin
         continued=np.append(torn_before, texts.continues[:-1]),
         origins=texts.origins,
     )
+
+
+def find_blanks_and_breaks(lines: Lines) -> tuple[WrapperStack, ...]:
+    """Find what takes off blanks that end nearly all lines, or undoes breaks that are escaped."""
+    if not len(lines):
+        return ()
+    # Where a screen was copied, lines end with blanks.
+    written = lines.own_ends > lines.starts
+    padded = written & (lines.data[np.maximum(lines.own_ends - 1, 0)] == _SPACE)
+    if padded.sum() >= max(_FEW, _NEARLY_ALL * int(written.sum())):
+        return (WrapperStack((PADDING,)),)
+    if holds_breaks(lines.data[int(lines.starts[0]) : int(lines.ends[-1])]):
+        return (WrapperStack((ESCAPED_BREAKS,)),)
+    return ()
 
 
 def find_wrapped(lines: Sequence[bytes], wrappers: Sequence[Wrapper]) -> list[bytes]:

@@ -38,6 +38,8 @@ from forensics.lib.log_templates import TemplateError, compile_template
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
 __all__ = [
+    "ESCAPED_BREAKS",
+    "PADDING",
     "CodeWrapper",
     "FoundEnd",
     "FoundPrefix",
@@ -274,6 +276,10 @@ def found_end(text: str, pattern: str | None = None) -> FoundEnd:
     whole = own.replace("?P<origin>", "?:") + r"(\r*\n?)$"
     named = rf"{own}\r*\n?$" if "?P<origin>" in own else None
     return FoundEnd(text, (), (), Problem("", 1, text), False, whole, named)
+
+
+# Blanks that end all lines.
+PADDING = found_end("blanks", r"[ \t]+")
 
 
 def load_wrappers(paths: Sequence[Path | FileText] | None = None) -> tuple[Wrapper, ...]:

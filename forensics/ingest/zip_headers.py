@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 LOCAL, CENTRAL, DESCRIPTOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\x07\x08"
@@ -57,12 +57,16 @@ class ZipEntry:
 
 @dataclass(frozen=True)
 class ZipDirectory:
-    """Where the directory lies, and how far all places are behind what it says."""
+    """Where the directory lies, and how far all places are behind what it says.
+
+    `trailing` bytes of something else follow the zip.
+    """
 
     at: int
     size: int
     entries: int
     shift: int
+    trailing: int = 0
 
 
 def find_directory(file: IO[bytes], size: int) -> ZipDirectory | None:
@@ -74,9 +78,12 @@ def find_directory(file: IO[bytes], size: int) -> ZipDirectory | None:
     while (at := tail.rfind(END, 0, at)) >= 0:
         if len(tail) - at < END_RECORD.size:
             continue
-        found = _read_end(file, tail_at + at, tail[at : at + END_RECORD.size])
+        record = tail[at : at + END_RECORD.size]
+        found = _read_end(file, tail_at + at, record)
         if found is not None:
-            return found
+            comment = END_RECORD.unpack(record)[-1]
+            rest = tail[at + END_RECORD.size + comment :]
+            return replace(found, trailing=len(rest) if rest.strip(b"\0\r\n") else 0)
     return None
 
 

@@ -101,6 +101,19 @@ def test_of_equal_files_the_log_that_kafka_calls_so_counts() -> None:
     assert [files[name].duplicate_of for name in names] == ["a/server.log", None]
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_log_that_was_put_behind_itself_counts_once(times: int, tmp_path: Path) -> None:
+    """As by `kubectl logs kafka-0 >> all.log`, done again."""
+    once = read(write(tmp_path / "once/logs", PLAIN))
+    name = "broker-1/server.log"
+    found = read(write(tmp_path / "again/logs", PLAIN | {name: PLAIN[name] * times}))
+
+    assert once.facts() == found.facts()
+    (told,) = [one for one in found.files if one["file"].endswith(name)]
+    assert told["duplicate_of"] is None
+    assert told["duplicate_lines"] > 20 * (times - 1)
+
+
 def test_what_kafka_logs_twice_counts_once_and_is_no_copy(tmp_path: Path) -> None:
     """From 3.0 to 3.9 a controller writes its lines into server.log and controller.log."""
     lines = PLAIN["controller-1/controller.log"]

@@ -126,6 +126,23 @@ def test_a_zip_in_front_of_a_zip_is_read_too(streamed: bool, tmp_path: Path) -> 
     assert {"a.log": 300, "b.log": 300} == lines(found)
 
 
+@pytest.mark.parametrize("tail", [tarred({"b.log": LOG}), b"x" * 30_000])
+def test_what_follows_a_zip_is_said(tail: bytes, tmp_path: Path) -> None:
+    (tmp_path / "logs.zip").write_bytes(zipped({"a.log": LOG}) + tail)
+
+    work = plan_reading([str(tmp_path / "logs.zip")])
+
+    said = f"{len(tail):,} bytes that are no zip follow its end, unread"
+    assert [said] == [why for _, why in work.problems]
+
+
+@pytest.mark.parametrize("tail", [b"", b"\r\n", bytes(512)])
+def test_what_fills_up_behind_a_zip_is_not_said(tail: bytes, tmp_path: Path) -> None:
+    (tmp_path / "logs.zip").write_bytes(zipped({"a.log": LOG}) + tail)
+
+    assert not plan_reading([str(tmp_path / "logs.zip")]).problems
+
+
 def directory_record(name: bytes, raw: bytes, text: bytes, at: int) -> bytes:
     return (
         struct.pack(

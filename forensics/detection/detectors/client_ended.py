@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.text_format import join_names
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -47,10 +48,38 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     for row in context.events(*_CLOSING, *_GOING_ON, *_FAILED, where=where) if ends else ():
         if abs(row["at"] - ends[row["node"]]["at"]) <= _TOGETHER:
             lines[row["node"]].append(row)
+    replaced = _find_replaced(context, ends, lines) if ends else set()
     for node, error in sorted(ends.items()):
+        if node in replaced:
+            continue
         acts = [row for row in lines[node] if row["kind"] not in _FAILED]
         if acts and acts[-1]["kind"] in _CLOSING:
             yield _finding(context, node, error, lines[node])
+
+
+def _find_replaced(
+    context: DetectionContext, ends: Mapping[str, Row], lines: Mapping[str, Sequence[Row]]
+) -> set[str]:
+    """Return the clients whose group a new member joined later, as where a pod takes their place.
+
+    Those that were there before had work of their own.
+    """
+    groups = {node: {row["group"] for row in lines[node]} - {None} for node in ends}
+    joined: dict[str, int] = {}
+    member_of: dict[str, set[str]] = {}
+    where = is_any_of("group", {one for own in groups.values() for one in own})
+    for row in context.events("group_joining", "group_joined", "partitions_assigned", where=where):
+        if row["node"] is not None:
+            joined.setdefault(row["node"], row["at"])
+            member_of.setdefault(row["node"], set()).add(row["group"])
+    return {
+        node
+        for node, error in ends.items()
+        if any(
+            at > error["at"] and other != node and member_of[other] & groups[node]
+            for other, at in joined.items()
+        )
+    }
 
 
 def _is_passing() -> pc.Expression:

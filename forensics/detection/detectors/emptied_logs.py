@@ -23,7 +23,7 @@ from forensics.detection.context import (
 )
 from forensics.detection.requirements import LogRequirements
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding, PartitionLoss
@@ -59,7 +59,8 @@ def _read_created(context: DetectionContext) -> list[tuple[Absence, dict[_Partit
         for absence in (
             () if broker is None else context.absences_around(broker, row["at"] - wait, row["at"])
         ):
-            is_new = absence.kind not in _WENT_ON
+            start = context.next_start(absence.broker, absence.begin)
+            is_new = absence.kind not in _WENT_ON and start is not None and start <= row["at"]
             if is_new and absence.end is not None and row["at"] <= absence.end + wait:
                 key = absence.broker, absence.begin
                 found.setdefault(key, (absence, {}))[1][row["topic"], row["partition"]] = row
@@ -69,7 +70,12 @@ def _read_created(context: DetectionContext) -> list[tuple[Absence, dict[_Partit
 def _keep_known(
     context: DetectionContext, absence: Absence, created: Mapping[_Partition, Row]
 ) -> dict[_Partition, Row]:
-    """Keep the logs of which the broker held an older one: it was in sync as it went away."""
+    """Keep the logs of which the broker held an older one: it was in sync as it went away.
+
+    A broker that goes just as a topic is made is in the ISR of partitions that it never heard of.
+    """
+    held = _read_held(context, absence, created)
+    settled = absence.begin - context.limits[NAME]["settled"] * SECOND
     last: dict[_Partition, tuple[tuple[Any, ...], bool]] = {}
     made: dict[_Partition, int] = {}
     where = _is_one_of(created) & pc.field("started_at").is_valid()
@@ -80,13 +86,29 @@ def _keep_known(
         if row["started_at"] <= created[partition]["at"]:
             made[partition] = max(made.get(partition, 0), row["incarnation"] or 0)
         order = (row["incarnation"] or 0, row["leader_epoch"] or 0, row["partition_epoch"] or 0)
-        if row["started_at"] < absence.begin and order > last.get(partition, ((), False))[0]:
+        is_old = row["started_at"] < settled or partition in held
+        if (
+            is_old
+            and row["started_at"] < absence.begin
+            and order > last.get(partition, ((), False))[0]
+        ):
             last[partition] = order, absence.broker in (row["isr"] or ())
     return {
         partition: row
         for partition, row in created.items()
         if partition in last and last[partition][1] and last[partition][0][0] == made[partition]
     }
+
+
+def _read_held(
+    context: DetectionContext, absence: Absence, created: Collection[_Partition]
+) -> set[_Partition]:
+    """Return the partitions whose log the broker itself told of before it went away."""
+    kinds = ["log_created", "log_loaded", "high_watermark_loaded", "truncated"]
+    where = pc.field("kind").isin(kinds) & pc.field("ts").is_valid() & _is_one_of(created)
+    where &= pc.field("node") == broker_node(absence.broker)
+    rows = context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"])
+    return {(row["topic"], row["partition"]) for row in rows if row["at"] < absence.begin}
 
 
 def _finding(

@@ -189,4 +189,6 @@ def _others(findings: Sequence[SavedFinding]) -> Markup | None:
     )
     listing = table(_with_zone(OTHER_HEAD), rows, caption="Other findings that name clients")
     rest = note_left_out(len(findings) - MAX_ROWS, "finding")
-    return join([tag("h3", "Other findings about clients"), listing, rest])
+    # They have cards above; here they stand by client.
+    title = f"Other findings about clients ({len(findings):,})"
+    return tag("details", tag("summary", title), listing, rest)

@@ -44,7 +44,7 @@ MAX_CARDS, MAX_LINES = 300, 1000
 # So many findings of one detector stand open; the others are folded.
 MAX_OPEN = 3
 # Lines of evidence that stand on a card as text.
-MAX_DECISIVE = 3
+MAX_DECISIVE, MAX_ALL_DECISIVE = 3, 18
 Numbered = tuple[int, SavedFinding]
 
 
@@ -111,6 +111,9 @@ class _Cards:
         drawn = run.findings[:MAX_CARDS]
         share = MAX_ALL_QUOTES // len(drawn)
         self._max_quotes = max(MIN_QUOTES, min(MAX_QUOTES, share))
+        # Where cards are many, each stands for itself with less.
+        each = MAX_ALL_DECISIVE // max(len(run.incidents), 1)
+        self._most_decisive = max(1, min(MAX_DECISIVE, each))
         quoted = [line for one in drawn for line in one.evidence[: self._max_quotes]]
         self._run, self._context = run, QuoteContext(run, quoted)
         self._max_chars = fit_quotes((line.text for line in quoted), MAX_QUOTED_CHARS)
@@ -152,7 +155,7 @@ class _Cards:
             tag("h3", badge, " ", finding_link(finding.id, title)),
             self._when(finding),
             render_prose(finding.explanation),
-            _decisive(finding),
+            _decisive(finding, self._most_decisive),
             tag("div", _doing(finding), self._evidence(finding), _more(finding), class_="folds"),
             id=anchor(finding.id),
             class_=f"card level-{anchor(finding.severity)}",
@@ -208,12 +211,12 @@ def _number_link(numbered: Sequence[Numbered]) -> Callable[[SavedFinding], Marku
     return lambda finding: finding_link(finding.id, str(numbers[finding.id]))
 
 
-def _decisive(finding: SavedFinding) -> Markup | None:
+def _decisive(finding: SavedFinding, most: int) -> Markup | None:
     """Quote the lines that decide it, one of each kind first, with what they say marked."""
     first = list({line.rule or line.text: line for line in reversed(finding.evidence)}.values())
-    chosen = sorted(first, key=finding.evidence.index)[:MAX_DECISIVE]
+    chosen = sorted(first, key=finding.evidence.index)[:most]
     rest = [line for line in finding.evidence if line not in chosen]
-    chosen += rest[: MAX_DECISIVE - len(chosen)]
+    chosen += rest[: most - len(chosen)]
     setting = finding.measures.get("setting")
     lines = [
         tag("li", mark_line(line, setting if isinstance(setting, str) else ""))

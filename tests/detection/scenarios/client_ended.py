@@ -16,7 +16,11 @@ Row = dict[str, Any]
 
 
 def revoked(second: float) -> Row:
-    return event(second, "app", "partitions_revoked", client="app")
+    return event(second, "app", "partitions_revoked", client="app", group="g")
+
+
+def joined(second: float, node: str) -> Row:
+    return event(second, node, "group_joined", client=node, group="g")
 
 
 def failed(second: float, error: str = "TIMEOUT", **more: Any) -> Row:
@@ -54,6 +58,14 @@ SCENARIOS = [
     Scenario(
         NAME, "quiet", "it joined its group again",
         client(revoked(98), event(99, "app", "group_joining", client="app"), failed(100)),
+    ),
+    Scenario(
+        NAME, "quiet", "a new member took its place, such as the next pod",
+        client(joined(10, "app"), revoked(99), failed(100), joined(130, "app-2")),
+    ),
+    Scenario(
+        NAME, "fires", "a member that was there before has work of its own",
+        client(joined(10, "app-2"), revoked(99), failed(100), joined(130, "app-2")), FOUND,
     ),
     Scenario(NAME, "quiet", "its log goes on", client(revoked(99), failed(100), last=150)),
     Scenario(NAME, "quiet", "an error that does not pass has a finding of its own",

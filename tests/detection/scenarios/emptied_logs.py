@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, event, logs, only_state_changes, version
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import SECOND, absence, case, event, logs, only_state_changes, version
 from tests.detection.scenarios import Scenario
 
 NAME = "emptied-logs"
@@ -27,6 +28,7 @@ def came_back(
     usual: dict[str, Any] = {
         "isr": [version(0, isr, 10)],
         "away": [absence(2, "crash", 100, 130)],
+        "brokers": {2: [Span("starting", 125 * SECOND, 130 * SECOND)]},
         "files": [logs("broker-2", 400, role="broker", records=9)],
     }
     return partial(case, events=[made, leads, *more], **(usual | tables))
@@ -56,6 +58,26 @@ SCENARIOS = [
         came_back(250), [{"severity": "high"}],
     ),
     Scenario(NAME, "boundary", "and a moment later than that", came_back(250.1)),
+    Scenario(
+        NAME, "boundary", "a topic that was made a minute before it went",
+        came_back(isr=[version(0, [2], 40)]),
+    ),
+    Scenario(
+        NAME, "boundary", "a moment earlier, so that it must have had the log",
+        came_back(isr=[version(0, [2], 39.999)]), [{"severity": "high"}],
+    ),
+    Scenario(
+        NAME, "fires", "a topic that was made just before it went, and it made the log",
+        came_back(
+            isr=[version(0, [2], 90)],
+            more=[event(91, "broker-2", "log_created", topic="t", partition=0)],
+        ),
+        [{"severity": "high"}],
+    ),
+    Scenario(
+        NAME, "quiet", "a broker that was frozen, and started nothing",
+        came_back(away=[absence(2, "pause", 100, 130)], brokers={2: []}),
+    ),
     Scenario(
         NAME, "quiet", "a topic that was created while the broker was away",
         came_back(isr=[version(0, [2], 110)]),

@@ -146,3 +146,19 @@ def test_the_last_row_is_never_nothing(unclean: Path) -> None:
     assert "a storm: accepted until 2030-01-31, a planned move" in html
     assert 'id="F-9"' in html
     assert "No other findings, none accepted" in draw(unclean)
+
+
+def test_where_cards_are_many_each_quotes_fewer_lines(unclean: Path) -> None:
+    """Seven findings with three lines each made a page longer than anybody reads."""
+    lines = [
+        proof(1, number, f"[2026-11-18 11:38:51,318] INFO line {number}") for number in (1, 2, 3)
+    ]
+
+    def quoted(cards: int) -> int:
+        found = [finding(f"F-{number}", "isr-storm", "high", title=f"Storm {number}",
+                         evidence=lines) for number in range(cards)]  # fmt: skip
+        write_findings(document(found), unclean / "findings.json")
+        return findings.render(load_run(unclean)).count('class="said"')
+
+    assert quoted(2) == 6
+    assert quoted(7) == 14
