@@ -174,7 +174,7 @@ IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left ou
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
 # Fewer lines that say what rules look for, among so many events for each, may be quoted.
-_FEW_UNREAD, _UNREAD_SHARE, _ONE_UNREAD = 3, 200, 20
+_FEW_UNREAD, _UNREAD_SHARE = 3, 20
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -372,9 +372,7 @@ class FileAccount:
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
         unread = self.unread_lines
-        # One may be a record in whose middle the file ends.
-        share = _UNREAD_SHARE if unread > 1 else _ONE_UNREAD
-        few = unread < _FEW_UNREAD and unread * share < counts["events"]
+        few = unread < _FEW_UNREAD and unread * _UNREAD_SHARE < counts["events"]
         if unread and not few and not duplicate:
             notes.append(self._say_unread_messages(layout))
         # Of repeated lines those are known that state something; they are no records of their own.

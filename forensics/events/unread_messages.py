@@ -33,6 +33,7 @@ from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE
 # Words of a message that stand in nothing else: so many characters, with a blank between them.
 _SHORTEST = 12
 _WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ,.-]*[A-Za-z0-9.]")
+_BY_SIZE = re.compile(r":(?:digit|tens|hundreds)\}")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 # So much of a line is looked at, before and behind the words.
 _AROUND = 2000
@@ -251,6 +252,9 @@ def _list_messages(rule: Rule, *, is_quiet: bool) -> Iterator[tuple[str, Message
         return
     loggers = frozenset(one.rpartition(".")[2] for one in rule.loggers)
     for wording in rule.wordings:
+        if _BY_SIZE.search(wording.template.source):
+            # The same text with a small number is no event.
+            continue
         literals = wording.template.literals
         runs = [run for literal in literals for run in _WORDS.findall(literal)]
         words = max(runs, key=len, default="")
