@@ -25,7 +25,7 @@ from forensics.events.event_columns import Rows
 from forensics.events.rules import Rule
 from forensics.ingest.logger_names import find_loggers
 from forensics.ingest.record_splitter import TakenLines
-from forensics.ingest.record_starts import MAX_RECORD, Bytes
+from forensics.ingest.record_starts import MAX_RECORD, Bytes, Lines
 from forensics.ingest.text_buffer import gather_texts, slice_texts, to_buffer
 from forensics.lib.pattern_set import PatternSet, open_pattern_set
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE
@@ -51,7 +51,8 @@ _MOST_KEPT, _ONE_IN = 2000, 97
 _FOLLOWING = re.compile(rb"[A-Za-z0-9 ]{0,16}")
 _REACH = 16
 _BEGINNING = 80
-_NEWLINE = 10
+_NEWLINE, _CLOSING = 10, ord(")")
+_SAMPLE, _NEARLY_ALL = 64, 0.95
 # No file has so many bytes.
 _LONGEST_FILE = 1 << 44
 
@@ -318,6 +319,8 @@ class MessageWatch:
             heads = np.maximum.accumulate(np.where(lines.continued, 0, heads))
             wanted = wanted[heads]
         written_anew = taken.is_document or lines.continues is not None
+        if not written_anew:
+            wanted &= ~_find_named(lines, is_record & wanted)
         rows, hits = self._search(texts, np.ones_like(wanted) if written_anew else wanted)
         if taken.is_document:
             self._of_document.add_seen(taken, rows, hits)
@@ -382,6 +385,21 @@ def _places(parts: pa.Array, rows: pa.RecordBatch) -> Numbers:
     """Return what tells the records of some parts of logs apart."""
     places: Numbers = parts.to_numpy().astype(np.int64) * _LONGEST_FILE + rows["offset"].to_numpy()
     return places
+
+
+def _find_named(lines: Lines, maybe: Flags) -> Flags:
+    """Mark records that end with a logger, if nearly all that end alike do.
+
+    No rule listens to it: nothing else is to be known of most lines of a log.
+    """
+    closed: Flags = maybe & (lines.data[np.maximum(lines.own_ends - 1, 0)] == _CLOSING)
+    rows = np.flatnonzero(closed)
+    if not len(rows):
+        return closed
+    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(np.int64)]
+    begins = np.maximum(lines.starts[some], lines.own_ends[some] - _LONGEST_END)
+    named = _fits(slice_texts(lines.data, begins, lines.own_ends[some]), _ENDS_WITH_LOGGER)
+    return closed if named.mean() >= _NEARLY_ALL else np.zeros_like(closed)
 
 
 def _name_others(rows: Rows, is_record: Flags, texts: _Spans) -> Flags:
