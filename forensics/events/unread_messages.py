@@ -45,6 +45,9 @@ _LOUD = re.compile(rf"(?i)\b(?:{'|'.join(WARN_OR_WORSE)}|SEVERE|ERR|WRN|FTL|CRIT
 # A record that ends with the name of a logger in a package.
 _ENDS_WITH_LOGGER = r"\((?:[\w$-]+\.)+[\w$-]+(?::[0-9]+)?\)\s*$"
 _LONGEST_END = 200
+# Its last bytes, where the whole name is longer.
+_TAIL = 48
+_TAIL_OF_LOGGER = r"(?:\((?:[\w$-]+\.)+[\w$-]+|^[\w$.-]+)(?::[0-9]+)?\)$"
 # Of a document so many hits are kept with what stands around them, and one in so many after those.
 _MOST_KEPT, _ONE_IN = 2000, 97
 # What follows the words, as far as nothing in it can be escaped.
@@ -52,7 +55,6 @@ _FOLLOWING = re.compile(rb"[A-Za-z0-9 ]{0,16}")
 _REACH = 16
 _BEGINNING = 80
 _NEWLINE, _CLOSING = 10, ord(")")
-_SAMPLE, _NEARLY_ALL = 64, 0.95
 # No file has so many bytes.
 _LONGEST_FILE = 1 << 44
 
@@ -388,18 +390,18 @@ def _places(parts: pa.Array, rows: pa.RecordBatch) -> Numbers:
 
 
 def _find_named(lines: Lines, maybe: Flags) -> Flags:
-    """Mark records that end with a logger, if nearly all that end alike do.
+    """Mark records that end with a logger, by their last bytes, of which there are few kinds.
 
     No rule listens to it: nothing else is to be known of most lines of a log.
     """
     closed: Flags = maybe & (lines.data[np.maximum(lines.own_ends - 1, 0)] == _CLOSING)
     rows = np.flatnonzero(closed)
-    if not len(rows):
-        return closed
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(np.int64)]
-    begins = np.maximum(lines.starts[some], lines.own_ends[some] - _LONGEST_END)
-    named = _fits(slice_texts(lines.data, begins, lines.own_ends[some]), _ENDS_WITH_LOGGER)
-    return closed if named.mean() >= _NEARLY_ALL else np.zeros_like(closed)
+    ends = lines.own_ends[rows]
+    tails = slice_texts(lines.data, np.maximum(lines.starts[rows], ends - _TAIL), ends)
+    kinds = tails.dictionary_encode()
+    named = _fits(kinds.dictionary, _TAIL_OF_LOGGER)
+    closed[rows] = named[kinds.indices.to_numpy()] if len(rows) else False
+    return closed
 
 
 def _name_others(rows: Rows, is_record: Flags, texts: _Spans) -> Flags:
