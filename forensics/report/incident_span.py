@@ -311,3 +311,14 @@ def client_times(
             continue
         if span is None or (start <= span.end + HEARD_MS and end >= span.start):
             yield row["node"], start, end
+
+
+def clients_with_logs(run: RunOutput) -> set[str]:
+    """Return the clients whose logs are here.
+
+    A file of which nobody knows who wrote it is a client's where a finding takes it for one.
+    """
+    named = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
+    return named | {
+        name for one in run.findings for name in one.clients if name.startswith("file:")
+    }

@@ -42,6 +42,7 @@ from forensics.report.incident_span import (
     IncidentSpan,
     client_times,
     client_troubles,
+    clients_with_logs,
     clock_text,
     incident_outages,
     incident_span,
@@ -202,7 +203,9 @@ def _trigger_sentence(
                 parts[-1] += f"; the cluster gave it up {times_text(again.measures.get('cycles'))}"
         else:
             long = _length_text([*findings, *run.incidents], kind, at, node)
-            parts.append(" ".join(f"{name} {doing} at {clock_text(at, span.start)}{long}".split()))
+            is_rough = any("about" in one.title and _is_about(one, node) for one in findings)
+            when = f"at{' about' * is_rough} {clock_text(at, span.start)}{long}"
+            parts.append(" ".join(f"{name} {doing} {when}".split()))
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
     text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), parts[-1]])
@@ -528,9 +531,7 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
     near = (client_name(node) for node, *_ in client_times(run, span))
     names = list(dict.fromkeys([*map(client_name, ranked), *named, *sorted(near)]))[:hit]
-    every = {row["node"] or row["file"] for row in run.files if row["role"] == "client"}
-    # A file of which nobody knows who wrote it is a client's where a finding takes it for one.
-    every |= {name for one in run.findings for name in one.clients if name.startswith("file:")}
+    every = clients_with_logs(run)
     of = f" of {len(every)}" if len(every) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""

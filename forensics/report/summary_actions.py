@@ -37,6 +37,7 @@ from forensics.report.headline import (
 from forensics.report.incident_span import (
     HEARD_MS,
     IncidentSpan,
+    clients_with_logs,
     clock_text,
     incident_outages,
     incident_span,
@@ -286,9 +287,9 @@ def describe_logs(run: RunOutput) -> list[SummaryLine]:
         return [*_last_stops(run)]
     nodes = {
         role: len({row["node"] or row["file"] for row in run.files if row["role"] == role})
-        for role in ("broker", "controller", "client")
+        for role in ("broker", "controller")
     }
-    clients = nodes.pop("client")
+    clients = len(clients_with_logs(run))
     servers = join_names([count(number, role) for role, number in nodes.items() if number])
     if not servers:
         return []

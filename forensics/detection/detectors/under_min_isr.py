@@ -121,7 +121,8 @@ def _finding(
     lines = [row for one in refused[:_SHOWN] for row in one.first[:_SHOWN]]
     evidence = [*lines, *context.read_lines(line for one in short for line in one.cited)]
     names = {name for one in short for name in one.partitions}
-    names |= {f"{one.subject[0]}-{one.subject[1]}" for one in refused if None not in one.subject}
+    rejected = {f"{one.subject[0]}-{one.subject[1]}" for one in refused if None not in one.subject}
+    names |= rejected
     topics = sorted({name.rpartition("-")[0] for name in names}
                     | {one.subject[0] for one in refused if one.subject[0]})  # fmt: skip
     by_leaders, by_clients = _count_by_source(refused)
@@ -129,7 +130,7 @@ def _finding(
     return context.finding(
         NAME,
         _severity(limits, refused, seconds),
-        _title(names or topics, strokes, short, limits["retry"] * SECOND),
+        _title(rejected or names or topics, strokes, short, limits["retry"] * SECOND),
         begin,
         end,
         evidence,

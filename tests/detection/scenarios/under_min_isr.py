@@ -95,6 +95,13 @@ SCENARIOS = [
         [{"severity": "low", "brokers": []}],
     ),
     Scenario(
+        NAME, "fires", "another partition was below it, too, and nobody wrote there",
+        partial(case, events=[refused(110), refused(120), TOLD, wants(2)],
+                isr=[version(1, [1], 100, 140), version(1, [1], 100, 140, partition=1)]),
+        [{"severity": "medium", "partitions": ["t-0", "t-1"],
+          "title": "Writes rejected: too few in-sync replicas on 1 partition, for up to 10 s"}],
+    ),
+    Scenario(
         NAME, "fires", "refusals and the time below are one finding",
         partial(case, events=[refused(110), refused(120), TOLD, wants(2)],
                 isr=[version(1, [1], 100, 140)]),
