@@ -481,7 +481,8 @@ def test_one_thing_to_do_for_several_clients_is_one_action(unclean: Path) -> Non
 def test_why_tells_of_each_process_that_the_headline_names(unclean: Path) -> None:
     """The second one was no trigger, and froze for a reason of its own."""
     first = finding("F-1", "long-pause", "medium", brokers=[2],
-                    title="broker-2 froze for about 26 s", explanation="It was silent.", measures={"ways": {"silence": 1}},
+                    title="broker-2 froze for about 26 s", explanation="It was silent.",
+                    measures={"ways": {"silence": 1}},
                     **{"from": iso(50_000), "to": iso(76_000)})  # fmt: skip
     second = finding("F-2", "long-pause", "medium", brokers=[3], title="broker-3 froze for 18 s",
                      explanation="The JVM stopped it.", measures={"ways": {"jvm": 1}},
