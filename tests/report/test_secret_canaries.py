@@ -21,7 +21,7 @@ from tests.report.export_outputs import exported, texts
 
 QUOTES = "org.apache.kafka.common.errors.TimeoutException: Topic orders not present in metadata"
 RUN = (
-    "[2026-11-18 11:38:{second:02},000] ERROR [Producer clientId=app-pay] {says}, {quotes} after "
+    "[2026-11-18 11:{minute}:{second:02},000] ERROR [Producer clientId=app-pay] {says}, {quotes} after "
     "60000 ms. (com.acme.Payments)"
 )
 
@@ -47,7 +47,11 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     secrets = [f"hunter2Zq{number}x" for number in range(len(CANARIES))]
     said = [form.replace("§", one) for form, one in zip(CANARIES.values(), secrets, strict=True)]
     said += FIXED
-    lines = [RUN.format(second=at % 60, says=one, quotes=QUOTES) for at, one in enumerate(said)]
+    # Times that fall back would be those of a log that is there twice.
+    lines = [
+        RUN.format(minute=36 + at // 60, second=at % 60, says=one, quotes=QUOTES)
+        for at, one in enumerate(said)
+    ]
     # Also where Kafka itself quotes what somebody has written, and in the later lines of a record.
     lines += [
         "[2026-11-18 11:39:01,000] ERROR could not send (com.acme.Payments)\n"
