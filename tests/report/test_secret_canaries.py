@@ -21,8 +21,8 @@ from tests.report.export_outputs import exported, texts
 
 QUOTES = "org.apache.kafka.common.errors.TimeoutException: Topic orders not present in metadata"
 RUN = (
-    "[2026-11-18 11:{minute}:{second:02},000] ERROR [Producer clientId=app-pay] {says}, {quotes} after "
-    "60000 ms. (com.acme.Payments)"
+    "[2026-11-18 11:{minute}:{second:02},000] ERROR [Producer clientId=app-pay] {says}, {quotes} "
+    "after 60000 ms. (com.acme.Payments)"
 )
 
 
