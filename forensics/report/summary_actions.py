@@ -94,7 +94,7 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         during = ""
         if starts and ends:
             first = clock_text(min(starts), min(starts))
-            during = f" what they wrote from {first} (the logs of then held none of it) to "
+            during = f" what they wrote from {first} (what is older was not lost) to "
             during += clock_text(max(ends), min(starts))
         what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
