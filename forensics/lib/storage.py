@@ -17,6 +17,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -40,6 +41,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
+_CONNECTIONS = 8
 _HADOOP = ("hdfs://", "viewfs://")
 _AZURE = ("abfs", "abfss")
 # What stores quote of addresses in their errors: signatures stand among the options.
@@ -328,9 +330,9 @@ class ObjectStore:
             return
         except OSError:
             # As above, of the folder above; or a store that takes no list of objects to delete.
-            for each in self.names():
-                if each.startswith(f"{name}/"):
-                    self.remove(each)
+            below = [each for each in self.names() if each.startswith(f"{name}/")]
+            with ThreadPoolExecutor(_CONNECTIONS) as pool:
+                list(pool.map(self.remove, below))
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -80,8 +80,7 @@ def _publish(folder: Path, store: ObjectStore, lock: RemoteLock) -> None:
             # What an earlier run has left; whatever else is there is not ours.
             store.remove(FILES_FILE)
             store.remove_folder("tables")
-            with ThreadPoolExecutor(_CONNECTIONS) as pool:
-                list(pool.map(lambda one: _put(store, *one), paths.items()))
+            _put_all(store, paths)
             files = {
                 name: {"bytes": path.stat().st_size, "sha256": _digest(path)}
                 for name, path in sorted(paths.items())
@@ -100,6 +99,16 @@ def _publish(folder: Path, store: ObjectStore, lock: RemoteLock) -> None:
                 (store.remove_folder if (folder / name).is_dir() else store.remove)(name)
                 lock.show()
         raise
+
+
+def _put_all(store: ObjectStore, paths: Mapping[str, Path]) -> None:
+    """Put files over a few connections; whoever stops that waits only for those under way."""
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        try:
+            list(pool.map(lambda one: _put(store, *one), paths.items()))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def put_page(folder: Path, address: str, page: Path) -> str:
