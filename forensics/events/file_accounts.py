@@ -571,7 +571,7 @@ def make_event_finalizer(
         for staged in batches:
             split = pc.cast(staged["split"], pa.string())
             index = pc.index_in(pc.binary_join_element_wise(split, staged["file"], " "), known)
-            counts = pc.and_(index.is_valid(), _counts(staged, refused))
+            counts = pc.and_(index.is_valid(), counted_events(staged, refused))
             batch, index = staged.filter(counts), index.filter(counts)
             columns = {name: batch[name] for name in EVENTS.names}
             columns["line"] = pc.add(columns["line"], starts.take(index))
@@ -586,8 +586,10 @@ def make_event_finalizer(
     return finalize
 
 
-def _counts(staged: pa.RecordBatch, refused: Sequence[str]) -> pa.Array:
-    """Mark the events that count: of processes that were refused only the refusal itself."""
+def counted_events(
+    staged: pa.RecordBatch | pa.Table, refused: Sequence[str]
+) -> pa.Array | pa.ChunkedArray:
+    """Mark the events that count: of files of refused processes only the refusal itself."""
     if not refused:
         return staged["kind"].is_valid()
     kept = pc.is_in(staged["kind"], pa.array(KEPT_KINDS, pa.string()))

@@ -244,12 +244,14 @@ def name_by_repeats(files: Mapping[str, FileAccount], events: Path) -> bool:
 
 # A process that starts says so in several lines, within that.
 _START = 10 * SECOND
+# A broker that has nothing to do logs something that rules know within that.
+_AROUND = 3600 * SECOND
 # Folders that hold different parts of one log have few loggers in common.
 _MIN_LOGGERS = 3
 
 
-def take_out_second_processes(files: Mapping[str, FileAccount], events: Path) -> None:
-    """Give no node to the logs of a process that uses the id of a broker while that one runs.
+def take_out_second_processes(files: Mapping[str, FileAccount], events: Path) -> bool:
+    """Give no node to logs of a process with the id of a broker that runs; True if there are any.
 
     Each has a folder of its own. The second one starts, and is refused, while the first one logs
     on, which does not start then: so neither copies nor other parts of the first one's log are
@@ -272,13 +274,19 @@ def take_out_second_processes(files: Mapping[str, FileAccount], events: Path) ->
                 if file.node == node and folder_of(name) == other:
                     file.take_out(note)
                     file.counts["events"] = _count_kept([name], events)
+    return any(file.is_refused for file in files.values())
 
 
 def _run_at_once(first: Sequence[FileAccount], second: Sequence[FileAccount], events: Path) -> bool:
     """Return True if a process starts in some files while that of the others goes on."""
     if not _count_kept([file.file for file in second], events):
         return False
-    read = [list(_read_lines([file.file for file in some], events)) for some in (first, second)]
+    spans = [file.span for file in second if file.span]
+    begin, end = min(low for low, _ in spans) - _AROUND, max(high for _, high in spans) + _AROUND
+    read = [
+        list(_read_lines([file.file for file in some], events, begin, end))
+        for some in (first, second)
+    ]
     known = set(read[0])
     # What both hold is a copy, and says of no second process.
     added = [line for line in read[1] if line not in known]
@@ -309,9 +317,13 @@ def _logs_in(file: FileAccount, begin: int, end: int) -> bool:
     return low < begin and high >= end and not silent
 
 
-def _read_lines(names: Sequence[str], events: Path) -> Iterator[tuple[int, str, str, bool]]:
+def _read_lines(
+    names: Sequence[str], events: Path, begin: int, end: int
+) -> Iterator[tuple[int, str, str, bool]]:
     columns = ["ts", "logger", "text", "kind"]
-    where = is_any_of("file", names) & pc.field("kind").is_valid() & pc.field("ts").is_valid()
+    where = is_any_of("file", names) & pc.field("kind").is_valid()
+    where &= pc.field("ts") >= pa.scalar(begin, TIMESTAMP)
+    where &= pc.field("ts") <= pa.scalar(end, TIMESTAMP)
     for row in iter_rows(read_batches(events, columns, where), columns):
         yield row["ts"], row["logger"], row["text"], row["kind"] == "process_starting"
 

@@ -25,11 +25,11 @@ from forensics import pipeline
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.errors import ForensicsError
-from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.file_accounts import FileAccount, assign_nodes, counted_events
 from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
-from forensics.events.repeated_lines import find_copies, name_by_repeats
+from forensics.events.repeated_lines import find_copies, name_by_repeats, take_out_second_processes
 from forensics.events.undated_times import settle_midnights
 from forensics.events.zone_changes import settle_zone_changes, shift_events
 from forensics.lib.arrow_io import (
@@ -167,7 +167,8 @@ class WeekBuilder:
             whole = settings.staging / "events"
             owners = {log.id: account for log, account in logs}
             self._write_events(week, owners, whole)
-            if name_by_repeats(accounts, whole):
+            renamed = name_by_repeats(accounts, whole)
+            if take_out_second_processes(accounts, whole) or renamed:
                 shutil.rmtree(whole)
                 self._write_events(week, owners, whole)
             if pipeline.write_unrepeated(engine, whole, iter, events, accounts, settings.staging):
@@ -296,6 +297,7 @@ class WeekBuilder:
         ids = pa.array(list(accounts), pa.string())
         names = pa.array([account.file for account in accounts.values()], pa.string())
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
+        refused = [log for log, account in accounts.items() if account.is_refused]
         placements = (account.placement for account in accounts.values())
         shared = {number: one for number, one in enumerate(placements) if one}
         shifts = {
@@ -307,6 +309,7 @@ class WeekBuilder:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
+                rows = rows.filter(counted_events(rows, refused))
                 index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
                 numbers, lines = index.combine_chunks(), rows["line"].combine_chunks()

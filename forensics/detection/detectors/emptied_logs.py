@@ -33,6 +33,8 @@ NEEDS = LogRequirements(("broker",), ("server",))
 _ISR = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch", "isr", "started_at")
 _LEADING = (*EVIDENCE_COLUMNS, "topic", "partition", "leader_epoch", "log_end", "isr")
 _OFFSETS = ("log_end", "high_watermark", "position")
+# What says where a log begins: it was new, or older records were deleted, as retention does.
+_BEGINS = ("log_created", "log_start_moved")
 _Partition = tuple[str, int]
 # A process that went on has its files still: what it creates as it wakes was made meanwhile.
 _WENT_ON = ("pause", "isolated", "fenced")
@@ -119,9 +121,7 @@ def _finding(
     losses, lines = _find_losses(context, broker, emptied)
     least = sum(loss.lost_records_min for loss in losses)
     names = sorted(loss.partition for loss in losses)
-    title = (
-        f"Broker {broker} came back with an empty disk: {quantity(len(rows), 'log')} created anew"
-    )
+    title = f"Broker {broker} came back without its logs of {quantity(len(rows), 'partition')}"
     if losses:
         which = quantity(len(names), "partition")
         gone = f"at least {quantity(least, 'record')} of {which} gone"
@@ -175,7 +175,7 @@ def _find_losses(
         for partition, row in led.items()
         if row["log_end"] == 0 and row["isr"] == [broker]
     }
-    seen = _read_offsets(context, empty, emptied) if empty else {}
+    seen = _read_held_records(context, empty, emptied) if empty else {}
     losses = [
         PartitionLoss(
             partition=partition_name(row),
@@ -194,26 +194,34 @@ def _find_losses(
     return losses, lines[: 2 * MAX_QUOTED_PARTITIONS]
 
 
-def _read_offsets(
+def _read_held_records(
     context: DetectionContext, empty: Collection[_Partition], emptied: Mapping[_Partition, Row]
 ) -> dict[_Partition, tuple[int, Row]]:
-    """Return the highest offset below which each log is known to have held records, and the line.
+    """Return how many records each log is known to have held at least, and the line.
 
-    A consumer that finds the log cut back says where it had read to.
+    A consumer that finds the log cut back says where it had read to. That is only a number of
+    records where it is also known where the log began: retention may have deleted all before.
     """
-    found: dict[_Partition, tuple[int, Row]] = {}
+    ends: dict[_Partition, tuple[int, Row]] = {}
+    begins: dict[_Partition, int] = {}
     columns = [*EVIDENCE_COLUMNS, "kind", "topic", "partition", *_OFFSETS]
     for row in context.each("events", _is_one_of(empty) & pc.field("ts").is_valid(), columns):
         partition = row["topic"], row["partition"]
         if partition not in empty:
             continue
-        saw_cut = row["kind"] == "consumer_saw_truncation"
-        if row["at"] >= emptied[partition]["at"] and not saw_cut:
-            continue
-        highest = max(((row[name] or 0) for name in _OFFSETS), default=0)
-        if highest > found.get(partition, (0, row))[0]:
-            found[partition] = highest, row
-    return found
+        is_old = row["at"] < emptied[partition]["at"]
+        is_own = row["node"] == emptied[partition]["node"]
+        if is_old and is_own and row["kind"] in _BEGINS:
+            begins[partition] = max(begins.get(partition, 0), row["position"] or 0)
+        elif is_old or row["kind"] == "consumer_saw_truncation":
+            highest = max(((row[name] or 0) for name in _OFFSETS), default=0)
+            if highest > ends.get(partition, (0, row))[0]:
+                ends[partition] = highest, row
+    return {
+        partition: (end - begins[partition], row)
+        for partition, (end, row) in ends.items()
+        if partition in begins and end > begins[partition]
+    }
 
 
 def _is_one_of(partitions: Collection[_Partition]) -> pc.Expression:

@@ -36,14 +36,28 @@ def came_back(
 
 READ = event(140, "app", "consumer_saw_truncation", topic="t", partition=0, position=144)
 
+MADE = event(20, "broker-2", "log_created", topic="t", partition=0)
+
 SCENARIOS = [
     Scenario(
         NAME, "fires", "a consumer had read further than the log reaches now",
-        came_back(more=[READ]),
+        came_back(more=[READ, MADE]),
         [{"severity": "critical", "brokers": [2], "partitions": ["t-0"],
-          "title": "Broker 2 came back with an empty disk: 1 log created anew;"
+          "title": "Broker 2 came back without its logs of 1 partition;"
                    " at least 144 records of 1 partition gone",
           "measures": {"lost": 1, "records_min": 144}}],
+    ),
+    Scenario(
+        NAME, "fires", "retention had deleted some of them before",
+        came_back(more=[
+            READ, MADE,
+            event(50, "broker-2", "log_start_moved", topic="t", partition=0, position=100),
+        ]),
+        [{"severity": "critical", "measures": {"records_min": 44}}],
+    ),
+    Scenario(
+        NAME, "fires", "an offset says nothing where no line tells where the log began",
+        came_back(more=[READ]), [{"severity": "high", "measures": {"records_min": 0}}],
     ),
     Scenario(
         NAME, "fires", "no line tells whether there was anything in it",
