@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".venv-release/bin"
-# Of the one who runs the tests, so that nothing is fetched twice.
-_CACHES = {
-    "PIP_CACHE_DIR": Path("~/.cache/pip").expanduser(),
-    "UV_CACHE_DIR": Path("~/.cache/uv").expanduser(),
-}
+# Of the one who runs the tests, so that nothing is fetched twice. Not that of uv: each run would
+# leave the sources of Spark there once more, over 1 GB.
+_CACHES = {"PIP_CACHE_DIR": Path("~/.cache/pip").expanduser()}
 _NETWORK = ("PIP_", "UV_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy")
 
 
@@ -66,9 +64,11 @@ def dist() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home with nothing in it."""
-    return Home(tmp_path_factory.mktemp("home"))
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home with nothing in it; it is taken away after the module's tests, since it takes GB."""
+    path = tmp_path_factory.mktemp("home")
+    yield Home(path)
+    shutil.rmtree(path)
 
 
 def tool(name: str) -> Path:
