@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -48,11 +47,10 @@ class Ended:
     said: str
     processes: list[str]
     left: list[str]
-    # what it had worked by the signal, in which stage; how long it took to end, and how much work
+    # what it had worked by the signal, in which stage, and how long it took to end
     worked: float
     stage: str
     seconds: float
-    ending: float
 
     @property
     def faults(self) -> list[str]:
@@ -85,7 +83,7 @@ def stop_after(
         # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
-    done, before = 0.0, _ended_work()
+    done = 0.0
     try:
         while child.poll() is None and done < worked:
             done = max(done, sum(seconds for _, _, seconds in _session(child.pid)))
@@ -116,14 +114,7 @@ def stop_after(
         round(done, 1),
         _stage_of(out),
         round(took, 1),
-        round(max(0.0, _ended_work() - before - done), 1),
     )
-
-
-def _ended_work() -> float:
-    """Return the seconds that processes have worked which this one started, and which ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _stage_of(out: Path) -> str:
@@ -230,9 +221,7 @@ def main() -> int:
     whole = _stop_once(1000, signal.SIGINT, words, is_store=given.objects)
     print(f"A whole run takes {whole.worked} s: {whole.faults or 'nothing left'}", flush=True)
     print(
-        "| | signal | after | in | what was left | ended in | worked for it |\n"
-        + "| --- " * 7
-        + "|",
+        "| | signal | after | in | what was left | ended in |\n" + "| --- " * 6 + "|",
         flush=True,
     )
     for run in range(given.runs):
@@ -243,8 +232,7 @@ def main() -> int:
         over += ended.code != 130
         told = "; ".join(ended.faults) or ("it was over" if ended.code != 130 else "nothing")
         name, stage = signal.Signals(number).name, "" if ended.code != 130 else ended.stage
-        cells = [f"{run + 1}", name, f"{ended.worked} s", stage, told, f"{ended.seconds} s",
-                 f"{ended.ending} s"]  # fmt: skip
+        cells = [f"{run + 1}", name, f"{ended.worked} s", stage, told, f"{ended.seconds} s"]
         print(f"| {' | '.join(cells)} |", flush=True)
     print(f"{failed} of {given.runs} left something, {over} were not stopped")
     return int(failed > 0)
