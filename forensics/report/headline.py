@@ -463,7 +463,7 @@ def describe_last_stops(run: RunOutput, findings: Sequence[SavedFinding]) -> str
     known = {row["node"] for row in run.files if row["role"] == "broker"}
     who = brokers_text(numbers) if numbers else "brokers"
     if len(numbers) == len(known) > 1:
-        who = f"all {len(numbers)} brokers"
+        who = "both brokers" if len(numbers) == 2 else f"all {len(numbers)} brokers"
     return f"end with a clean shutdown of {who}{when}"
 
 

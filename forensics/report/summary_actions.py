@@ -26,7 +26,7 @@ from forensics.report.coverage_advice import (
     list_hidden_nodes,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, is_open, shorten_names
+from forensics.report.finding_text import COMMAND_LINE, shorten_names
 from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
@@ -41,6 +41,7 @@ from forensics.report.incident_span import (
     clock_text,
     incident_outages,
     incident_span,
+    is_lasting,
     outages_without_end,
 )
 from forensics.report.summary import (
@@ -73,8 +74,10 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    lasting = {one.id for one in span.findings if span.is_over is False and is_open(run, one)}
-    actions += _from_findings(_by_weight(run, span), lasting)
+    lasting = {one.id for one in span.findings if span.is_over is False and is_lasting(run, one)}
+    # What still hurts goes before asking why something that is over came about.
+    ordered = sorted(_by_weight(run, span), key=lambda one: one.id not in lasting)
+    actions += _from_findings(ordered, lasting)
     return actions[:MAX_ACTIONS]
 
 
@@ -94,8 +97,7 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         during = ""
         if starts and ends:
             first = clock_text(min(starts), min(starts))
-            during = f" what they wrote from {first} (what is older was not lost) to "
-            during += clock_text(max(ends), min(starts))
+            during = f" what they wrote from {first} to {clock_text(max(ends), min(starts))}"
         what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
             f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
@@ -112,9 +114,9 @@ def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
         return ""
     names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
     number = count(sum(tail["records"] for _, tail in tails), "record")
-    return (
-        f", and the last {number} that they wrote to {names} before {clock_text(max(ends), start)}"
-    )
+    # The second in which they were cut is over.
+    before = clock_text(-(-max(ends) // 1000) * 1000, start)
+    return f", and the last {number} that they wrote to {names} before {before}"
 
 
 def _reset(losses: Sequence[PartitionLoss]) -> str:
@@ -167,8 +169,17 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     # A clock that is far off is wrong before and after, and to be set right.
     others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
     return sorted(
-        others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
-    )
+        others,
+        key=lambda one: (
+            severity_rank(one.severity), order.get(one.id, len(order)), _is_past_help(one),
+        ),
+    )  # fmt: skip
+
+
+def _is_past_help(finding: SavedFinding) -> bool:
+    """Return True if what a consumer skipped is gone: what others skipped can be read yet."""
+    doing = first_action(finding)
+    return finding.detector == "offset-reset" and not doing.startswith("`")
 
 
 def first_action(finding: SavedFinding) -> str:
