@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from forensics.detection.verdict import UNREAD_ERRORS
@@ -41,6 +42,8 @@ from forensics.report.incident_span import (
     clock_text,
     describe_span,
     incident_span,
+    lengths_text,
+    longest_outages,
     outages_without_end,
 )
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -423,7 +426,20 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     how = f"one after the other within {duration(apart)}"
     if apart <= AT_ONCE_MS:
         how = "at the same time"
-    yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
+    yield f"{_in_turn_text(in_turn)} {verb[kind]} {how}"
+
+
+def _in_turn_text(brokers: Sequence[int]) -> str:
+    """Name brokers in the order in which something befell them, each once.
+
+    >>> _in_turn_text([2, 1]), _in_turn_text([1, 2, 3, 1])
+    ('brokers 2 and 1', 'brokers 1 (twice), 2 and 3')
+    """
+    times = Counter(brokers)
+    if len(times) < 2 or len(times) == len(brokers):
+        return brokers_text(brokers)
+    names = [f"{one} ({times_text(n)})" if n > 1 else str(one) for one, n in times.items()]
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def froze_text(finding: SavedFinding) -> str:
@@ -503,6 +519,10 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
+        span = incident_span(run)
+        lengths = longest_outages(run, span) if span else []
+        if lengths and lengths[0].is_rough:
+            longest = lengths_text(lengths, is_bound=True)
         open_ends = outages_without_end(run).partitions
         long = f", {open_ends} of them for longer than {longest}" if open_ends else ""
         bound = "at least " * bool(possibly)

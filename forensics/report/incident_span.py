@@ -9,11 +9,12 @@ from itertools import accumulate
 import pyarrow.dataset as ds
 
 from forensics.lib.node_ids import client_name, whole_client
-from forensics.lib.text_format import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, durations_text, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.finding_text import (
     describe_scope,
     drop_standing,
+    estimated_starts,
     is_open,
     short_title,
 )
@@ -26,7 +27,8 @@ HIT_STATES = ("stale", "disconnected")
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
 OUTAGE_COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
+    "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
+    "leader", "planned",
 )  # fmt: skip
 WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
@@ -46,6 +48,8 @@ END_WITH_LAST_ERROR = frozenset({
 # As long as a client waits for an answer (request.timeout.ms), or twice as long as it is from one
 # error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
+# A start that may be off by as much is told as "about".
+ROUGH_MS = 1000
 COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 
@@ -179,7 +183,9 @@ def clock_text(moment: int, day_of: int | None = None) -> str:
 def describe_span(run: RunOutput, span: IncidentSpan) -> str:
     """Say when the incident was, for how long, and whether it is over."""
     zone = current_zone().label
-    begin = f"{describe_day(span.start)}, {clock_text(span.start, span.start)}"
+    first = (one for one in span.findings if one.start_ms == span.start)
+    about = "about " * any(span.start in estimated_starts(one) for one in first)
+    begin = f"{describe_day(span.start)}, {about}{clock_text(span.start, span.start)}"
     end = clock_text(span.end, span.start)
     long = duration(span.end - span.start)
     if span.is_over is False:
@@ -233,12 +239,48 @@ def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int,
     return found
 
 
-def longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
+@dataclass(frozen=True)
+class OutageLength:
+    """How long a partition was unavailable at a time, and by how much that may be wrong."""
+
+    partition: str
+    ms: int
+    # more or less, as no line tells the moment at which its leader froze
+    off_by: int = 0
+
+    @property
+    def is_rough(self) -> bool:
+        """Return True if tenths of a second say nothing."""
+        return self.off_by >= ROUGH_MS
+
+
+def longest_outages(run: RunOutput, span: IncidentSpan) -> list[OutageLength]:
     """Return each partition's longest outage of the incident, the longest first."""
-    found: dict[str, int] = {}
-    for name, start, end, _ in incident_outages(run, span):
-        found[name] = max(found.get(name, 0), end - start)
-    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    found: dict[str, OutageLength] = {}
+    for name, start, end, row in incident_outages(run, span):
+        off_by = max((row["started_before"] or start) - start, 0)
+        if name not in found or end - start > found[name].ms:
+            found[name] = OutageLength(name, end - start, off_by)
+    return sorted(found.values(), key=lambda one: (-one.ms, one.partition))
+
+
+def lengths_text(lengths: Sequence[OutageLength], *, is_bound: bool = False) -> str:
+    """Say how long outages were, or were at most; in whole seconds where they began at some moment.
+
+    >>> lengths_text([OutageLength("a-0", 12_345)]), lengths_text([OutageLength("a-0", 9460, 1500)])
+    ('12.3 s', 'about 9 s')
+    >>> lengths_text([OutageLength("a-0", 9460, 1500), OutageLength("a-1", 8900)])
+    'about 8 s to 11 s'
+    """
+    if not any(one.is_rough for one in lengths):
+        return durations_text(min(one.ms for one in lengths), max(one.ms for one in lengths))
+    if is_bound:
+        return f"about {duration(round(max(one.ms + one.off_by for one in lengths), -3))}"
+    if len({one.ms for one in lengths}) == 1:
+        return f"about {duration(round(lengths[0].ms, -3))}"
+    low = min(one.ms - one.off_by for one in lengths)
+    high = max(one.ms + one.off_by for one in lengths)
+    return f"about {durations_text(round(low, -3), round(high, -3))}"
 
 
 def most_at_once(run: RunOutput, span: IncidentSpan) -> int:

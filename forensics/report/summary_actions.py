@@ -311,7 +311,7 @@ def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
     """Say that brokers were shut down as the logs end: that is no part of the incident."""
     stopped = [one for one in run.findings if is_last_stop(run, one)] if run.incidents else []
     if stopped:
-        told = f"They {describe_last_stops(run, stopped)}, which is not counted above."
+        told = f"They {describe_last_stops(run, stopped)}: no part of the incident."
         yield SummaryLine(told, stopped[0].id, "Evidence")
 
 

@@ -109,7 +109,7 @@ def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
                 crash("F-4", 1, 50_000))  # fmt: skip
 
     assert headline(run) == (
-        "Brokers 1, 2, 3 and 1 crashed one after the other within 40 s; "
+        "Brokers 1 (twice), 2 and 3 crashed one after the other within 40 s; "
         "3 partitions unavailable for up to 40 s"
     )
 

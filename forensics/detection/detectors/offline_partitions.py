@@ -30,8 +30,8 @@ from forensics.run_output.findings import Finding
 
 NAME = "offline-partitions"
 _COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "previous_leader",
-    "planned",
+    "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
+    "previous_leader", "planned",
 )  # fmt: skip
 _OutageKey = tuple[str, int, int]
 # A finding quotes the lines of so many partitions: those that were unavailable longest.
@@ -187,6 +187,15 @@ def _at_most(context: DetectionContext, group: Sequence[Row]) -> float:
     )
 
 
+def _longest_text(context: DetectionContext, group: Sequence[Row]) -> str:
+    """Say how long the longest lasted: in whole seconds where it began at a rough moment."""
+    longest = _at_most(context, group)
+    off_by = max((row["started_before"] or row["started_at"]) - row["started_at"] for row in group)
+    if off_by < SECOND:
+        return seconds_text(longest)
+    return f"about {seconds_text(longest + off_by / SECOND, 0)}"
+
+
 def _worst(context: DetectionContext, group: Sequence[Row]) -> list[Row]:
     return heapq.nsmallest(
         _MAX_QUOTED,
@@ -211,7 +220,7 @@ def _finding(
         {row["previous_leader"] for row in group if row["previous_leader"] is not None}
     )
     times = f", {times_text(stretches)}" if stretches > 1 else ""
-    long = f"for up to {seconds_text(longest)}{' at a time' * (stretches > 1)}"
+    long = f"for up to {_longest_text(context, group)}{' at a time' * (stretches > 1)}"
     open_end = f", {len(still)} of them still when the logs end" if still else ""
     subject = count(len(names), "partition")
     gaps = () if is_planned else _gaps_beside(context, names, begin, end)

@@ -59,7 +59,11 @@ def _when(run: RunOutput) -> str:
         return "No line has a time."
     start, end = map(time_text, run.window)
     end = end[11:] if start[:10] == end[:10] else end
-    return f"{start} \u2013 {end} {current_zone().label}; {describe_reading(run)}."
+    told = f"{start} \u2013 {end} {current_zone().label}; {describe_reading(run)}."
+    if run.document.get("verdict") != "clear":
+        return told
+    sure = "limited by what is not known, below" if list_unknown(run) else "high"
+    return f"{told} Confidence that no incident was missed: {sure}."
 
 
 def _incident(run: RunOutput) -> Answers:

@@ -315,6 +315,7 @@ def test_a_clear_day_tells_what_was_routine_and_nothing_else(quiet: Path) -> Non
     assert "Broker 2 was shut down cleanly at 11:38:48; back in service 23 s later." in says
     assert "2 short metadata refreshes by clients after a leader moved, all within 600 ms" in says
     assert "Do now Nothing: no finding of level medium or higher." in says
+    assert "Confidence that no incident was missed:" in says
     assert "Impact" not in says
 
 
@@ -567,6 +568,30 @@ def test_how_long_is_said_of_one_time_where_there_were_several(unclean: Path) ->
     assert ": a-1 for up to 5 s at a time, while broker 2 was down." in draw(unclean, one)
 
 
+def test_what_began_at_a_rough_moment_is_told_in_whole_seconds(unclean: Path) -> None:
+    """A leader that froze logs nothing about it: only bounds of that moment are known."""
+    froze = {
+        "topic": "a", "partition": 0, "started_at": at(50_000), "started_before": at(51_500),
+        "ended_at": at(59_460), "why": "leader_hung", "leader": 2, "planned": False,
+    }  # fmt: skip
+    long = froze | {"partition": 1, "ended_at": at(65_900)}
+    times = [{"from": iso(50_000), "seconds": 14.2, "within_s": 3.0}]
+    one = finding("F-2", "flapping-broker", "high", brokers=[2], title="Broker 2 froze 3 times",
+                  measures={"how": "pause", "cycles": 3, "absences": times},
+                  **{"from": iso(50_000)})  # fmt: skip
+    lost_with = finding("F-3", "controller-churn", "low", **{"from": iso(50_000)}, measures={
+        "changes": 1, "lost_by": ["broker-2"], "vacant_s": 8.9})  # fmt: skip
+    save(unclean, "outages", [froze, long])
+    says = draw(unclean, one, lost_with, trigger=[trigger("F-2", 2, 50_000)])
+
+    assert ": a-1 for about 16 s, at least 1 for about 9 s, while broker 2 was frozen." in says
+    assert "unavailable for up to about 17 s" in says
+    assert "2026-11-18, about 11:38:30" in says
+    assert ": about 9 s without one" in says
+    save(unclean, "outages", [row | {"started_before": at(50_400)} for row in (froze, long)])
+    assert ": a-1 for 15.9 s, at least 1 for 9.5 s" in draw(unclean, one, lost_with)
+
+
 def test_each_freeze_has_its_length_and_who_was_the_controller_is_said(unclean: Path) -> None:
     times = [{"from": iso(50_000), "seconds": 14.2}, {"from": iso(80_000), "seconds": None}]
     flaps = finding("F-1", "flapping-broker", "high", brokers=[3],
@@ -588,8 +613,7 @@ def test_the_shutdown_at_the_end_is_told_and_not_counted(unclean: Path) -> None:
     says = draw(unclean, crashed("F-1", 2, 45_000), stop)
 
     assert (
-        "They end with a clean shutdown of broker 1 at 11:40:00, which is not counted above."
-        in says
+        "They end with a clean shutdown of broker 1 at 11:40:00: no part of the incident." in says
     )
     save(unclean, "files", [file(f"broker-{n}", "server") for n in (1, 2)])
     both = [stop | {"id": f"F-{n}", "brokers": [n]} for n in (1, 2)]
