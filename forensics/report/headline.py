@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
@@ -92,12 +93,34 @@ def headline(run: RunOutput) -> str:
     verdict = run.document.get("verdict")
     if verdict == "incident" and run.incidents:
         return _capitalise(_incident(run))
+    unread = describe_unread_errors(run)
     if verdict == "clear":
-        return "No incident in this window" if run.is_windowed else "No incident in these logs"
+        where = "in this window" if run.is_windowed else "in these logs"
+        return (
+            f"No incident that rules know {where}, but {unread}"
+            if unread
+            else (f"No incident {where}")
+        )
     archive = run.document.get("archive") or {}
     if not _count_lines(run) or not archive.get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log"
+    if unread and any(one.measures.get("fatal") for one in list_unread_errors(run)):
+        return f"Cannot tell: no incident that rules know, but {unread}, some at FATAL"
     return "Cannot tell: no incident found, but the logs cover too little to rule one out"
+
+
+def list_unread_errors(run: RunOutput) -> list[SavedFinding]:
+    """Return the findings about errors of servers that no rule knows."""
+    return [one for one in run.findings if one.detector == UNREAD_ERRORS]
+
+
+def describe_unread_errors(run: RunOutput) -> str:
+    """Count the errors of servers that no rule knows; empty where there are none."""
+    found = list_unread_errors(run)
+    number = sum(int(one.measures.get("errors") or 0) for one in found)
+    names = sorted({str(one.measures.get("node")) for one in found})
+    of = join_names(names, MAX_TOLD)
+    return f"{count(number, 'error message')} of {of} that no rule reads" if found else ""
 
 
 def describe_incident(run: RunOutput) -> str | None:

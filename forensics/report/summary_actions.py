@@ -30,8 +30,10 @@ from forensics.report.finding_text import COMMAND_LINE, shorten_names
 from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
+    describe_unread_errors,
     is_last_stop,
     list_doubts,
+    list_unread_errors,
     open_causes,
 )
 from forensics.report.incident_span import (
@@ -270,6 +272,9 @@ def list_unknown(run: RunOutput) -> list[SummaryLine]:
         *_silent_clients(run),
         *_not_looked_for(run),
     ]
+    if run.incidents and (unread := list_unread_errors(run)):
+        text = f"What {describe_unread_errors(run)} mean."
+        lines.append(SummaryLine(text, unread[0].id, "Evidence"))
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:

@@ -173,6 +173,25 @@ def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("verdict", "fatal", "says"),
+    [
+        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker-2 "
+         "that no rule reads")),
+        ("cannot_tell", 1, ("Cannot tell: no incident that rules know, but 3 error messages of "
+         "broker-2 that no rule reads, some at FATAL")),
+    ],
+)  # fmt: skip
+def test_errors_that_no_rule_reads_are_said(
+    quiet: Path, verdict: str, fatal: int, says: str
+) -> None:
+    """Nobody calls a day clear over errors that are not understood."""
+    measures = {"node": "broker-2", "errors": 3, "fatal": fatal}
+    run = saved(quiet, finding("F-1", "unread-errors", "low", measures=measures), verdict=verdict)
+
+    assert headline(run) == says
+
+
 def test_too_little_coverage_is_not_a_clear_day(unclean: Path) -> None:
     """The sentence says that silence proves nothing here."""
     says = verdict_sentence(saved(unclean, verdict="cannot_tell"))
