@@ -173,8 +173,6 @@ IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left ou
 
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
-# Fewer lines that say what rules look for, among so many events for each, may be quoted.
-_FEW_UNREAD, _UNREAD_SHARE = 3, 20
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -371,9 +369,7 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = self.unread_lines
-        few = unread < _FEW_UNREAD and unread * _UNREAD_SHARE < counts["events"]
-        if unread and not few and not duplicate:
+        if self.unread_lines and not duplicate:
             notes.append(self._say_unread_messages(layout))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
@@ -40,6 +42,8 @@ from forensics.report.incident_span import (
     clock_text,
     describe_span,
     incident_span,
+    lengths_text,
+    longest_outages,
     outages_without_end,
 )
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -89,12 +93,34 @@ def headline(run: RunOutput) -> str:
     verdict = run.document.get("verdict")
     if verdict == "incident" and run.incidents:
         return _capitalise(_incident(run))
+    unread = describe_unread_errors(run)
     if verdict == "clear":
-        return "No incident in this window" if run.is_windowed else "No incident in these logs"
+        where = "in this window" if run.is_windowed else "in these logs"
+        return (
+            f"No incident that rules know {where}, but {unread}"
+            if unread
+            else (f"No incident {where}")
+        )
     archive = run.document.get("archive") or {}
     if not _count_lines(run) or not archive.get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log"
+    if unread and any(one.measures.get("fatal") for one in list_unread_errors(run)):
+        return f"Cannot tell: no incident that rules know, but {unread}, some at FATAL"
     return "Cannot tell: no incident found, but the logs cover too little to rule one out"
+
+
+def list_unread_errors(run: RunOutput) -> list[SavedFinding]:
+    """Return the findings about errors of servers that no rule knows."""
+    return [one for one in run.findings if one.detector == UNREAD_ERRORS]
+
+
+def describe_unread_errors(run: RunOutput) -> str:
+    """Count the errors of servers that no rule knows; empty where there are none."""
+    found = list_unread_errors(run)
+    number = sum(int(one.measures.get("errors") or 0) for one in found)
+    names = sorted({str(one.measures.get("node")) for one in found})
+    of = join_names(names, MAX_TOLD)
+    return f"{count(number, 'error message')} of {of} that no rule reads" if found else ""
 
 
 def describe_incident(run: RunOutput) -> str | None:
@@ -400,7 +426,20 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     how = f"one after the other within {duration(apart)}"
     if apart <= AT_ONCE_MS:
         how = "at the same time"
-    yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
+    yield f"{_in_turn_text(in_turn)} {verb[kind]} {how}"
+
+
+def _in_turn_text(brokers: Sequence[int]) -> str:
+    """Name brokers in the order in which something befell them, each once.
+
+    >>> _in_turn_text([2, 1]), _in_turn_text([1, 2, 3, 1])
+    ('brokers 2 and 1', 'brokers 1 (twice), 2 and 3')
+    """
+    times = Counter(brokers)
+    if len(times) < 2 or len(times) == len(brokers):
+        return brokers_text(brokers)
+    names = [f"{one} ({times_text(n)})" if n > 1 else str(one) for one, n in times.items()]
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def froze_text(finding: SavedFinding) -> str:
@@ -447,7 +486,7 @@ def describe_last_stops(run: RunOutput, findings: Sequence[SavedFinding]) -> str
     known = {row["node"] for row in run.files if row["role"] == "broker"}
     who = brokers_text(numbers) if numbers else "brokers"
     if len(numbers) == len(known) > 1:
-        who = f"all {len(numbers)} brokers"
+        who = "both brokers" if len(numbers) == 2 else f"all {len(numbers)} brokers"
     return f"end with a clean shutdown of {who}{when}"
 
 
@@ -480,6 +519,10 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
+        span = incident_span(run)
+        lengths = longest_outages(run, span) if span else []
+        if lengths and lengths[0].is_rough:
+            longest = lengths_text(lengths, is_bound=True)
         open_ends = outages_without_end(run).partitions
         long = f", {open_ends} of them for longer than {longest}" if open_ends else ""
         bound = "at least " * bool(possibly)

@@ -26,12 +26,14 @@ from forensics.report.coverage_advice import (
     list_hidden_nodes,
 )
 from forensics.report.data_loss import sum_losses
-from forensics.report.finding_text import COMMAND_LINE, is_open, shorten_names
+from forensics.report.finding_text import COMMAND_LINE, shorten_names
 from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
+    describe_unread_errors,
     is_last_stop,
     list_doubts,
+    list_unread_errors,
     open_causes,
 )
 from forensics.report.incident_span import (
@@ -41,6 +43,7 @@ from forensics.report.incident_span import (
     clock_text,
     incident_outages,
     incident_span,
+    is_lasting,
     outages_without_end,
 )
 from forensics.report.summary import (
@@ -73,8 +76,10 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     if span is None:
         return []
     actions = [*_resend(run), *_forbid_unclean(run)]
-    lasting = {one.id for one in span.findings if span.is_over is False and is_open(run, one)}
-    actions += _from_findings(_by_weight(run, span), lasting)
+    lasting = {one.id for one in span.findings if span.is_over is False and is_lasting(run, one)}
+    # What still hurts goes before asking why something that is over came about.
+    ordered = sorted(_by_weight(run, span), key=lambda one: one.id not in lasting)
+    actions += _from_findings(ordered, lasting)
     return actions[:MAX_ACTIONS]
 
 
@@ -94,8 +99,7 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         during = ""
         if starts and ends:
             first = clock_text(min(starts), min(starts))
-            during = f" what they wrote from {first} (what is older was not lost) to "
-            during += clock_text(max(ends), min(starts))
+            during = f" what they wrote from {first} to {clock_text(max(ends), min(starts))}"
         what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
             f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
@@ -112,9 +116,9 @@ def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
         return ""
     names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
     number = count(sum(tail["records"] for _, tail in tails), "record")
-    return (
-        f", and the last {number} that they wrote to {names} before {clock_text(max(ends), start)}"
-    )
+    # The second in which they were cut is over.
+    before = clock_text(-(-max(ends) // 1000) * 1000, start)
+    return f", and the last {number} that they wrote to {names} before {before}"
 
 
 def _reset(losses: Sequence[PartitionLoss]) -> str:
@@ -167,8 +171,17 @@ def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     # A clock that is far off is wrong before and after, and to be set right.
     others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
     return sorted(
-        others, key=lambda one: (severity_rank(one.severity), order.get(one.id, len(order)))
-    )
+        others,
+        key=lambda one: (
+            severity_rank(one.severity), order.get(one.id, len(order)), _is_past_help(one),
+        ),
+    )  # fmt: skip
+
+
+def _is_past_help(finding: SavedFinding) -> bool:
+    """Return True if what a consumer skipped is gone: what others skipped can be read yet."""
+    doing = first_action(finding)
+    return finding.detector == "offset-reset" and not doing.startswith("`")
 
 
 def first_action(finding: SavedFinding) -> str:
@@ -259,6 +272,9 @@ def list_unknown(run: RunOutput) -> list[SummaryLine]:
         *_silent_clients(run),
         *_not_looked_for(run),
     ]
+    if run.incidents and (unread := list_unread_errors(run)):
+        text = f"What {describe_unread_errors(run)} mean."
+        lines.append(SummaryLine(text, unread[0].id, "Evidence"))
     left = len(lines) - MAX_UNKNOWN
     shown = lines[:MAX_UNKNOWN] if left != 1 else lines
     if left > 1:
@@ -306,7 +322,7 @@ def _last_stops(run: RunOutput) -> Iterator[SummaryLine]:
     """Say that brokers were shut down as the logs end: that is no part of the incident."""
     stopped = [one for one in run.findings if is_last_stop(run, one)] if run.incidents else []
     if stopped:
-        told = f"They {describe_last_stops(run, stopped)}, which is not counted above."
+        told = f"They {describe_last_stops(run, stopped)}: no part of the incident."
         yield SummaryLine(told, stopped[0].id, "Evidence")
 
 

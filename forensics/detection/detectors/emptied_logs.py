@@ -7,7 +7,8 @@ its log is empty then, all older records are gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -23,7 +24,7 @@ from forensics.detection.context import (
 )
 from forensics.detection.requirements import LogRequirements
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.node_ids import broker_id, broker_node
+from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding, PartitionLoss
@@ -36,6 +37,8 @@ _OFFSETS = ("log_end", "high_watermark", "position")
 # What says where a log begins: it was new, or older records were deleted, as retention does.
 _BEGINS = ("log_created", "log_start_moved")
 _Partition = tuple[str, int]
+# An absence, and lines of the logs that the broker created as it came back.
+_Return = tuple[Absence, dict[_Partition, Row]]
 # A process that went on has its files still: what it creates as it wakes was made meanwhile.
 _WENT_ON = ("pause", "isolated", "fenced")
 
@@ -44,16 +47,16 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each time that a broker came back without its logs."""
     if not context.visibility.has_kinds("log_created"):
         return
-    for absence, created in _read_created(context):
-        emptied = _keep_known(context, absence, created)
-        if emptied:
-            yield _finding(context, absence, emptied)
+    returns = _keep_known(context, _read_created(context))
+    losses = _find_losses(context, returns)
+    for number, (absence, emptied) in enumerate(returns):
+        yield _finding(context, absence, emptied, *losses[number])
 
 
-def _read_created(context: DetectionContext) -> list[tuple[Absence, dict[_Partition, Row]]]:
+def _read_created(context: DetectionContext) -> list[_Return]:
     """Read which logs brokers created as they came back, by their absences."""
     wait = context.limits[NAME]["wait"] * SECOND
-    found: dict[tuple[int, int], tuple[Absence, dict[_Partition, Row]]] = {}
+    found: dict[tuple[int, int], _Return] = {}
     where = (pc.field("kind") == "log_created") & pc.field("ts").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
     for row in context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"]):
@@ -69,56 +72,70 @@ def _read_created(context: DetectionContext) -> list[tuple[Absence, dict[_Partit
     return [found[key] for key in sorted(found, key=lambda one: (one[1], one[0]))]
 
 
-def _keep_known(
-    context: DetectionContext, absence: Absence, created: Mapping[_Partition, Row]
-) -> dict[_Partition, Row]:
+def _keep_known(context: DetectionContext, returns: Sequence[_Return]) -> list[_Return]:
     """Keep the logs of which the broker held an older one: it was in sync as it went away.
 
     A broker that goes just as a topic is made is in the ISR of partitions that it never heard of.
+    All returns are looked at in one pass: there may be hundreds.
     """
-    held = _read_held(context, absence, created)
-    settled = absence.begin - context.limits[NAME]["settled"] * SECOND
-    last: dict[_Partition, tuple[tuple[Any, ...], bool]] = {}
-    made: dict[_Partition, int] = {}
-    where = _is_one_of(created) & pc.field("started_at").is_valid()
-    for row in context.each("isr", where, _ISR):
-        partition = row["topic"], row["partition"]
-        if partition not in created:
-            continue
-        if row["started_at"] <= created[partition]["at"]:
-            made[partition] = max(made.get(partition, 0), row["incarnation"] or 0)
+    asked = _by_partition(returns)
+    held = _read_held(context, asked)
+    settled = context.limits[NAME]["settled"] * SECOND
+    last: list[dict[_Partition, tuple[tuple[Any, ...], bool]]] = [{} for _ in returns]
+    made: list[dict[_Partition, int]] = [{} for _ in returns]
+    where = in_topics(topic for topic, _ in asked) & pc.field("started_at").is_valid()
+    for row in context.each("isr", where, _ISR) if asked else ():
+        partition, began = (row["topic"], row["partition"]), row["started_at"]
         order = (row["incarnation"] or 0, row["leader_epoch"] or 0, row["partition_epoch"] or 0)
-        is_old = row["started_at"] < settled or partition in held
-        if (
-            is_old
-            and row["started_at"] < absence.begin
-            and order > last.get(partition, ((), False))[0]
-        ):
-            last[partition] = order, absence.broker in (row["isr"] or ())
-    return {
-        partition: row
-        for partition, row in created.items()
-        if partition in last and last[partition][1] and last[partition][0][0] == made[partition]
-    }
+        for number in asked.get(partition, ()):
+            absence, created = returns[number]
+            if began <= created[partition]["at"]:
+                made[number][partition] = max(made[number].get(partition, 0), order[0])
+            first_told = held.get((absence.broker, partition), absence.begin)
+            is_old = began < absence.begin - settled or first_told < absence.begin
+            newest = last[number].get(partition, ((), False))[0]
+            if is_old and began < absence.begin and order > newest:
+                last[number][partition] = order, absence.broker in (row["isr"] or ())
+    kept = []
+    for (absence, created), orders, incarnations in zip(returns, last, made, strict=True):
+        emptied = {
+            partition: row
+            for partition, row in created.items()
+            if partition in orders
+            and orders[partition][1]
+            and orders[partition][0][0] == incarnations[partition]
+        }
+        if emptied:
+            kept.append((absence, emptied))
+    return kept
 
 
 def _read_held(
-    context: DetectionContext, absence: Absence, created: Collection[_Partition]
-) -> set[_Partition]:
-    """Return the partitions whose log the broker itself told of before it went away."""
+    context: DetectionContext, asked: Collection[_Partition]
+) -> dict[tuple[int, _Partition], int]:
+    """Return when a broker first told of its log of each partition."""
     kinds = ["log_created", "log_loaded", "high_watermark_loaded", "truncated"]
-    where = pc.field("kind").isin(kinds) & pc.field("ts").is_valid() & _is_one_of(created)
-    where &= pc.field("node") == broker_node(absence.broker)
-    rows = context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"])
-    return {(row["topic"], row["partition"]) for row in rows if row["at"] < absence.begin}
+    where = pc.field("kind").isin(kinds) & pc.field("ts").is_valid()
+    where &= in_topics(topic for topic, _ in asked)
+    first: dict[tuple[int, _Partition], int] = {}
+    columns = ["ts", "node", "file", "topic", "partition"]
+    for row in context.each("events", where, columns) if asked else ():
+        broker, partition = broker_id(row["node"]), (row["topic"], row["partition"])
+        if broker is not None and partition in asked:
+            key = broker, partition
+            first[key] = min(row["at"], first.get(key, row["at"]))
+    return first
 
 
 def _finding(
-    context: DetectionContext, absence: Absence, emptied: Mapping[_Partition, Row]
+    context: DetectionContext,
+    absence: Absence,
+    emptied: Mapping[_Partition, Row],
+    losses: Sequence[PartitionLoss],
+    lines: Sequence[Row],
 ) -> Finding:
     broker, limits = absence.broker, context.limits[NAME]
     rows = sorted(emptied.values(), key=by_time)
-    losses, lines = _find_losses(context, broker, emptied)
     least = sum(loss.lost_records_min for loss in losses)
     names = sorted(loss.partition for loss in losses)
     title = f"Broker {broker} came back without its logs of {quantity(len(rows), 'partition')}"
@@ -156,76 +173,103 @@ def _finding(
 
 
 def _find_losses(
-    context: DetectionContext, broker: int, emptied: Mapping[_Partition, Row]
-) -> tuple[list[PartitionLoss], list[Row]]:
-    """Find the partitions that the broker led next with an empty log, and what they had held."""
-    led: dict[_Partition, Row] = {}
-    where = (pc.field("kind") == "partition_state") & (pc.field("leader") == broker)
-    where &= pc.field("log_end").is_valid() & pc.field("ts").is_valid() & _is_one_of(emptied)
-    for row in context.each("events", where, _LEADING):
-        partition = row["topic"], row["partition"]
-        own = partition in emptied and broker_id(row["node"]) == broker
-        if own and row["at"] >= emptied[partition]["at"]:
-            known = led.get(partition)
-            if known is None or by_time(row) < by_time(known):
-                led[partition] = row
-    # Where others are in sync, too, they hold the records.
-    empty = {
-        partition: row
-        for partition, row in led.items()
-        if row["log_end"] == 0 and row["isr"] == [broker]
-    }
-    seen = _read_held_records(context, empty, emptied) if empty else {}
-    losses = [
-        PartitionLoss(
-            partition=partition_name(row),
-            leader_epoch=row["leader_epoch"],
-            leader=broker,
-            previous_leader=broker,
-            lost_from=0,
-            lost_records_min=seen[partition][0] if partition in seen else 0,
-            note="no line says where the log that was there before ended",
-            acknowledged_min=seen[partition][0] if partition in seen else None,
-        )
-        for partition, row in sorted(empty.items())
+    context: DetectionContext, returns: Sequence[_Return]
+) -> list[tuple[list[PartitionLoss], list[Row]]]:
+    """Find the partitions that each broker led next with an empty log, and what they had held."""
+    asked = _by_partition(returns)
+    led: list[dict[_Partition, Row]] = [{} for _ in returns]
+    where = (pc.field("kind") == "partition_state") & pc.field("log_end").is_valid()
+    where &= pc.field("ts").is_valid() & in_topics(topic for topic, _ in asked)
+    for row in context.each("events", where, [*_LEADING, "leader"]) if asked else ():
+        partition, broker = (row["topic"], row["partition"]), broker_id(row["node"])
+        for number in asked.get(partition, ()) if broker == row["leader"] else ():
+            absence, emptied = returns[number]
+            if absence.broker == broker and row["at"] >= emptied[partition]["at"]:
+                known = led[number].get(partition)
+                if known is None or by_time(row) < by_time(known):
+                    led[number][partition] = row
+    empty = [
+        # Where others are in sync, too, they hold the records.
+        {
+            partition: row
+            for partition, row in leads.items()
+            if row["log_end"] == 0 and row["isr"] == [absence.broker]
+        }
+        for leads, (absence, _) in zip(led, returns, strict=True)
     ]
-    shown = [row for _, row in sorted(empty.items())]
-    lines = [*(row for _, row in seen.values()), *shown]
-    return losses, lines[: 2 * MAX_QUOTED_PARTITIONS]
+    held = _read_held_records(context, empty, returns)
+    return [
+        (
+            [_loss(row, seen.get(partition)) for partition, row in sorted(rows.items())],
+            [*(row for _, row in seen.values()), *(row for _, row in sorted(rows.items()))][
+                : 2 * MAX_QUOTED_PARTITIONS
+            ],
+        )
+        for rows, seen in zip(empty, held, strict=True)
+    ]
+
+
+def _loss(row: Row, seen: tuple[int, Row] | None) -> PartitionLoss:
+    return PartitionLoss(
+        partition=partition_name(row),
+        leader_epoch=row["leader_epoch"],
+        leader=row["leader"],
+        previous_leader=row["leader"],
+        lost_from=0,
+        lost_records_min=seen[0] if seen else 0,
+        note="no line says where the log that was there before ended",
+        acknowledged_min=seen[0] if seen else None,
+    )
 
 
 def _read_held_records(
-    context: DetectionContext, empty: Collection[_Partition], emptied: Mapping[_Partition, Row]
-) -> dict[_Partition, tuple[int, Row]]:
-    """Return how many records each log is known to have held at least, and the line.
+    context: DetectionContext,
+    empty: Sequence[Mapping[_Partition, Row]],
+    returns: Sequence[_Return],
+) -> list[dict[_Partition, tuple[int, Row]]]:
+    """Return how many records each log is known to have held at least, and the line, by return.
 
     A consumer that finds the log cut back says where it had read to. That is only a number of
     records where it is also known where the log began: retention may have deleted all before.
     """
-    ends: dict[_Partition, tuple[int, Row]] = {}
-    begins: dict[_Partition, int] = {}
+    ends: list[dict[_Partition, tuple[int, Row]]] = [{} for _ in returns]
+    begins: list[dict[_Partition, int]] = [{} for _ in returns]
+    asked = _by_partition(
+        [(absence, rows) for (absence, _), rows in zip(returns, empty, strict=True)]
+    )
+    where = in_topics(topic for topic, _ in asked) & pc.field("ts").is_valid()
     columns = [*EVIDENCE_COLUMNS, "kind", "topic", "partition", *_OFFSETS]
-    for row in context.each("events", _is_one_of(empty) & pc.field("ts").is_valid(), columns):
+    for row in context.each("events", where, columns) if asked else ():
         partition = row["topic"], row["partition"]
-        if partition not in empty:
-            continue
-        is_old = row["at"] < emptied[partition]["at"]
-        is_own = row["node"] == emptied[partition]["node"]
-        if is_old and is_own and row["kind"] in _BEGINS:
-            begins[partition] = max(begins.get(partition, 0), row["position"] or 0)
-        elif is_old or row["kind"] == "consumer_saw_truncation":
-            highest = max(((row[name] or 0) for name in _OFFSETS), default=0)
-            if highest > ends.get(partition, (0, row))[0]:
-                ends[partition] = highest, row
-    return {
-        partition: (end - begins[partition], row)
-        for partition, (end, row) in ends.items()
-        if partition in begins and end > begins[partition]
-    }
+        for number in asked.get(partition, ()):
+            created = returns[number][1][partition]
+            is_old = row["at"] < created["at"]
+            if is_old and row["node"] == created["node"] and row["kind"] in _BEGINS:
+                known = begins[number].get(partition, 0)
+                begins[number][partition] = max(known, row["position"] or 0)
+            elif is_old or row["kind"] == "consumer_saw_truncation":
+                highest = max(((row[name] or 0) for name in _OFFSETS), default=0)
+                if highest > ends[number].get(partition, (0, row))[0]:
+                    ends[number][partition] = highest, row
+    return [
+        {
+            partition: (end - began[partition], row)
+            for partition, (end, row) in ended.items()
+            if partition in began and end > began[partition]
+        }
+        for ended, began in zip(ends, begins, strict=True)
+    ]
 
 
-def _is_one_of(partitions: Collection[_Partition]) -> pc.Expression:
-    return in_topics({topic for topic, _ in partitions})
+def _by_partition(
+    returns: Sequence[tuple[Absence, Collection[_Partition]]],
+) -> dict[_Partition, list[int]]:
+    """List, for each partition, the returns that concern it, by their numbers."""
+    asked: dict[_Partition, list[int]] = defaultdict(list)
+    for number, (_, partitions) in enumerate(returns):
+        for partition in partitions:
+            asked[partition].append(number)
+    return dict(asked)
 
 
 _EXPLANATION = (
