@@ -30,12 +30,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
+
+from forensics.lib.this_machine import collect_garbage_seldom, return_memory  # noqa: E402
+
+# As the command does, before Arrow is loaded.
+return_memory()
+collect_garbage_seldom()
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 from forensics.engine.progress import ProgressListener  # noqa: E402
 from forensics.events.file_accounts import FileAccount  # noqa: E402
