@@ -171,7 +171,8 @@ def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> No
     if mappable_bytes() is not None:
         stand_by_child()
         map_little()
-    return_memory()
+    else:
+        return_memory()
     # Half a second of a run would go into looking for it among the modules that it loads.
     collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():

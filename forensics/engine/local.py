@@ -20,7 +20,6 @@ from forensics.events.scan import STAGED_SCHEMA, Scanner, compile_patterns, load
 from forensics.ingest.read_plan import Split, estimate_text_bytes
 from forensics.lib.arrow_io import read_batches, write_batches, write_table
 from forensics.lib.text_format import format_bytes
-from forensics.lib.this_machine import keep_memory, return_memory
 
 # More text is for Spark, which shares it among cores and does not hold it.
 MAX_BYTES = 256 << 20
@@ -42,11 +41,7 @@ class LocalEngine:
         self._refuse_large(splits)
         scanner = load_scanner(overlays, context=context)
         scanner.reader.search_at_once(compile_patterns(splits, overlays, context=context))
-        keep_memory()
-        try:
-            write_batches(self._scan(scanner, splits), STAGED_SCHEMA, target)
-        finally:
-            return_memory()
+        write_batches(self._scan(scanner, splits), STAGED_SCHEMA, target)
 
     def _scan(self, scanner: Scanner, splits: Sequence[Split]) -> Batches:
         yield from scanner.scan_all(self._tell(splits))

@@ -54,16 +54,16 @@ def return_memory() -> None:
 
     Arrow's own allocator keeps so much of it that the peak of a run is higher by a quarter.
     """
-    if set_malloc({_M_TRIM_THRESHOLD: _SMALL_BLOCK, _M_MMAP_THRESHOLD: _SMALL_BLOCK}):
+    if _set_malloc({_M_TRIM_THRESHOLD: _SMALL_BLOCK, _M_MMAP_THRESHOLD: _SMALL_BLOCK}):
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def keep_memory() -> bool:
     """Let glibc keep large blocks for the ones that follow; return False where it is not there."""
-    return set_malloc({_M_TRIM_THRESHOLD: 64 << 20, _M_MMAP_THRESHOLD: 32 << 20})
+    return _set_malloc({_M_TRIM_THRESHOLD: 64 << 20, _M_MMAP_THRESHOLD: 32 << 20})
 
 
-def set_malloc(options: Mapping[int, int]) -> bool:
+def _set_malloc(options: Mapping[int, int]) -> bool:
     """Set options of glibc's malloc; return False where there is another library."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
