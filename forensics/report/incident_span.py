@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import pyarrow.dataset as ds
 
+from forensics.lib.intervals import merge
 from forensics.lib.node_ids import client_name, whole_client
 from forensics.lib.text_format import count, duration, durations_text, join_names, time_text
 from forensics.lib.time_zone import current_zone
@@ -26,6 +27,8 @@ CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
+# Two troubles of a client with less between them are one.
+PEACE_MS = 1000
 OUTAGE_COLUMNS = (
     "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
     "leader", "planned",
@@ -34,9 +37,9 @@ WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
 STILL = {
-    "client-ended": "{} is not running again",
+    "client-ended": "{} is not running again", "offset-reset": "{} is not running again",
+    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "disk-failure": "a log directory of {} is offline",
-        "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
@@ -80,7 +83,8 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     main = next((group for group in groups if worst in group), groups[0])
     start, end = reach_of(main, run.logs_end)
     others = tuple(reach_of(group, run.logs_end) for group in groups if group is not main)
-    if any(is_open(run, one) for one in main):
+    if any(is_lasting(run, one) for one in main):
+        end = max(end, run.logs_end or end)
         return IncidentSpan(start, end, False, tuple(main), others)
     last = _last_lines(run)
     short = {name: at for one in main for name, at in _cut_short(run, one, last).items()}
@@ -88,6 +92,15 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     cut_at = max((named or short).values(), default=None)
     is_over = None if short else True
     return IncidentSpan(start, end, is_over, tuple(main), others, tuple(named), cut_at)
+
+
+def is_lasting(run: RunOutput, one: SavedFinding) -> bool:
+    """Return True if what was found goes on when the logs end, or a client has ended for good."""
+    if is_open(run, one) or one.measures.get("ends") != "consumer fails":
+        return is_open(run, one)
+    last = _last_lines(run)
+    ends = [last[node] for name in one.clients if (node := whole_client(name)) in last]
+    return bool(ends) and max(ends) + QUIET_MS <= (run.logs_end or 0)
 
 
 def _last_lines(run: RunOutput) -> dict[str, int]:
@@ -208,7 +221,7 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:
     """Say what is still so when the logs end."""
-    lasting = [one for one in span.findings if is_open(run, one)]
+    lasting = [one for one in span.findings if is_lasting(run, one)]
     if not lasting:
         return ""
     first = lasting[0]
@@ -347,12 +360,17 @@ def client_times(
 ) -> Iterator[tuple[str, int, int]]:
     """Yield each time in which a client was in trouble by its own log, all or those of a span."""
     where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    times: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row in run.rows("lanes", CLIENT_COLUMNS, where):
         start, end = row["started_at"], row["ended_at"] or run.logs_end
-        if row["node"] is None or start is None or end is None:
-            continue
-        if span is None or (start <= span.end + HEARD_MS and end >= span.start):
-            yield row["node"], start, end
+        if row["node"] is not None and start is not None and end is not None:
+            times.setdefault((row["node"], row["state"]), []).append((start, end + PEACE_MS))
+    for (node, _), troubles in times.items():
+        # One that asks for leaders for a moment meanwhile is disconnected all the same.
+        for start, reach in merge(troubles):
+            end = reach - PEACE_MS
+            if span is None or (start <= span.end + HEARD_MS and end >= span.start):
+                yield node, start, end
 
 
 def clients_with_logs(run: RunOutput) -> set[str]:

@@ -130,26 +130,25 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
 def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
     stories = [one for one in node_stories(run, span.findings) if one.detector in NODE_STORIES]
-    stories = [one for one in stories if one.brokers]
     brokers = {broker for one in stories for broker in one.brokers}
-    went = sum(max(len(times_of(one)), 1) for one in stories)
+    went = sum(max(len(times_of(one)), 1) for one in stories if one.brokers)
     for one in run.findings:
-        lost = {broker_id(str(node)) for node in one.measures.get("lost_by") or ()}
+        nodes = (broker_id(str(node)) for node in one.measures.get("lost_by") or ())
+        lost = {-1 if number is None else number for number in nodes}
         times = one.measures.get("changes", one.measures.get("losses"))
         is_near = one.start_ms is not None and span.start <= one.start_ms <= span.end
         if is_near and lost and lost <= brokers and isinstance(times, int):
-            vacant = one.measures.get("vacant_s")
-            gap = ""
+            gap, vacant = "", one.measures.get("vacant_s")
             if isinstance(vacant, int | float):
                 is_rough = any(estimated_starts(story) for story in stories)
                 long = f"about {vacant:.0f}" if is_rough else f"{vacant:.1f}"
                 gap = f": {long} s without one{' in all' * (times > 1)}"
             who = "Each time the broker" if times == went > 1 else "The broker"
+            who += " that froze" * any(not story.brokers for story in stories)
             if times < went:
-                who = (
-                    "One of them" if times == 1 else f"{times_text(times).capitalize()} one of them"
-                )
-            yield f"{who} was the active controller, too{gap}."
+                who = brokers_text(sorted(lost)).capitalize()
+            who += " were" if len(lost) > 1 and times < went else " was"
+            yield f"{who} the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -486,9 +485,10 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         parts.append(f"{others} {len(rest)} for {lengths_text(rest)}")
         if most.ms <= rest[0].ms * ABOUT_SAME:
             long = lengths_text(longest)
-            often = max(hits.values()) > 1
-            bound = "up to " if often and " to " not in long else ""
-            parts = [f"for {bound}{long}{' at a time' if often else ''}"]
+            if max(hits.values()) > 1:
+                # Other times of the same partitions were shorter.
+                long = f"up to {lengths_text(longest[:1], is_bound=True)} at a time"
+            parts = [f"for {long}"]
     why = _leaders_away(outages)
     ends = outages_without_end(run)
     open_end = ""

@@ -298,7 +298,7 @@ _DISKS = "# and look at the latency of its disks: iostat -x"
 _CUT = ("crash", "isolated")
 _CRASHED = (
     "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
-    " memory at the times of the evidence? Or did somebody kill it (shell history, orchestrator)?"
+    " memory at these times? Or did somebody kill it (shell history, orchestrator)?"
 )
 
 

@@ -250,7 +250,7 @@ def _finding(
             "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
         explanation=_explain(group, is_planned=is_planned),
-        actions=_actions(context, group, still, is_planned=is_planned),
+        actions=_actions(context, still, is_planned=is_planned),
         why=f"{total:.1f} partition-seconds in all; limits: {context.limits[NAME]['short']} s"
         f" without a leader, {context.limits[NAME]['failover']} s until a dead one is replaced",
         doubts=_DOUBTS_PLANNED if is_planned else [*_doubt_of(gaps), *_DOUBTS],
@@ -328,14 +328,12 @@ def _explain(group: Sequence[Row], *, is_planned: bool) -> str:
     return " ".join([*parts, _REACHED if cut_off else _WAITED])
 
 
-def _actions(
-    context: DetectionContext, group: Sequence[Row], still: Sequence[Row], *, is_planned: bool
-) -> list[str]:
+def _actions(context: DetectionContext, still: Sequence[Row], *, is_planned: bool) -> list[str]:
     if is_planned:
         return ["Nothing to do if all brokers were meant to stop."]
     first = f"{context.commands.unavailable()}   # which have no leader now?"
     if not still:
-        return [first, context.commands.topic(group[0]["topic"])]
+        return [first]
     last = _last_in_sync(context, {_place(row) for row in still})
     lost = brokers_with_failed_disks(context)
     away = {absence.broker for absence in context.absences if absence.end is None} - lost

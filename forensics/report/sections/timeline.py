@@ -94,12 +94,12 @@ def _rows_title(title: str, every: Sequence[LaneInterval], drawn: Sequence[LaneI
 
     >>> one, two = (LaneInterval(name, None, "up", 0, 1) for name in "ab")
     >>> _rows_title("Clients", [one, two], [two]), _rows_title("Clients", [one], [one])
-    ('Clients: 1 of 2, those in trouble first', 'Clients')
+    ('Clients: 1 of 2, those in most trouble', 'Clients')
     """
     all_names, names = ({lane.name for lane in lanes} for lanes in (every, drawn))
     if len(names) == len(all_names):
         return title
-    return f"{title}: {len(names)} of {len(all_names)}, those in trouble first"
+    return f"{title}: {len(names)} of {len(all_names)}, those in most trouble"
 
 
 def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
