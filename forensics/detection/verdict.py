@@ -33,6 +33,8 @@ _HARMLESS_NOTE = re.compile(
     r"|\d+ line\(s\) longer than 1 MB, read in part"
     r"|\d+ fact\(s\) with a number that Kafka cannot have written, left out"
     r"|only its first \d+ MB were looked at"
+    # One or two are damage of a few bytes.
+    r"|[12] line\(s\) that state something have a time that cannot be, the first is line [\d,]+"
     # So few may be quoted.
     r"|[12] line\(s\) were read as no event although they say what rules look for.*"
 )
