@@ -27,5 +27,3 @@ def test_a_week_takes_a_second_process_for_no_broker_as_a_postmortem_does(tmp_pa
     assert done.exception is None or done.exit_code in {3, 4}, done.output
     assert "duplicate-broker-id" in {one["detector"] for one in found}
     assert not {one["detector"] for one in found} & {"broker-restart", "offline-partitions"}
-
-
