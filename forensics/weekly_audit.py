@@ -141,7 +141,7 @@ def _run_and_save_result(
         run_result.clear_result(folder)
         outcome, figures = _run(request, files, notify, watch, engines)
     except BaseException as error:
-        files.roll_back()
+        files.settle()
         run_result.save_failure(folder, error, request.command, watch)
         raise
     figures = {"command": request.command, **figures, **watch.figures()}

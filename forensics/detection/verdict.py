@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.compute as pc
 
@@ -19,6 +19,8 @@ from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
 from forensics.run_output.reader import Tables
 
 INCIDENT, CLEAR, CANNOT_TELL = "incident", "clear", "cannot_tell"
+# Errors of servers that no rule knows: what ends a process may be an incident of any kind.
+UNREAD_ERRORS = "unread-errors"
 # With a smaller share of lines in a known layout, silence proves nothing; that no record was lost
 # is a stronger claim.
 MIN_PARSED_SHARE = 0.5
@@ -31,23 +33,49 @@ _HARMLESS_NOTE = re.compile(
     r"|\d+ line\(s\) longer than 1 MB, read in part"
     r"|\d+ fact\(s\) with a number that Kafka cannot have written, left out"
     r"|only its first \d+ MB were looked at"
+    # One or two are damage of a few bytes.
+    r"|[12] line\(s\) that state something have a time that cannot be, the first is line [\d,]+"
     # So few may be quoted.
     r"|[12] line\(s\) were read as no event although they say what rules look for.*"
 )
 
 
+class JudgedFinding(Protocol):
+    """What the verdict takes of a finding, be it new or saved."""
+
+    @property
+    def detector(self) -> str:
+        """Who found it."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is."""
+
+    @property
+    def measures(self) -> Mapping[str, Any]:
+        """What was counted."""
+
+
 def decide_verdict(
-    severities: Iterable[str],
+    findings: Iterable[JudgedFinding],
     files: Iterable[Mapping[str, Any]],
     *,
     knows_leaders: bool,
     lacks_logs: bool,
 ) -> str:
-    """Return the verdict over findings of some severities; `files` are rows of tables/files."""
-    if not INCIDENT_SEVERITIES.isdisjoint(severities):
+    """Return the verdict over some findings; `files` are rows of tables/files."""
+    findings = list(findings)
+    if not INCIDENT_SEVERITIES.isdisjoint(one.severity for one in findings):
         return INCIDENT
+    if any(map(_is_fatal, findings)):
+        return CANNOT_TELL
     conclusive = is_silence_conclusive(files, knows_leaders=knows_leaders, lacks_logs=lacks_logs)
     return CLEAR if conclusive else CANNOT_TELL
+
+
+def _is_fatal(finding: JudgedFinding) -> bool:
+    """Return True for errors that no rule knows and a process ended of."""
+    return finding.detector == UNREAD_ERRORS and bool(finding.measures.get("fatal"))
 
 
 def is_silence_conclusive(
@@ -98,7 +126,7 @@ def build_findings_document(
     rows = [one.to_row() for one in files]
     # That a node was silent for long hides nothing: where nothing happens, there is little to say.
     verdict = decide_verdict(
-        (finding.severity for finding in findings),
+        findings,
         rows,
         knows_leaders=tables.count_rows("leadership", pc.field("how") == "observed") > 0,
         lacks_logs=tables.count_rows("coverage", pc.field("state").isin(LACKING_STATES)) > 0,
@@ -158,7 +186,11 @@ def _summary(verdict: str, findings: Sequence[Finding]) -> str:
     if verdict == CLEAR:
         routine = [one.title for one in findings if _is_routine(one)]
         more = f" Routine: {'. '.join(routine[:_SHOWN])}." if routine else ""
-        return f"No incident in these logs, which are complete enough to tell.{more}"
+        unread = [one.title for one in findings if one.detector == UNREAD_ERRORS]
+        but = f" But {'; '.join(unread[:_SHOWN])}." if unread else ""
+        return f"No incident in these logs, which are complete enough to tell.{but}{more}"
+    if fatal := [one.title for one in findings if _is_fatal(one)]:
+        return f"No incident was found, but {'; '.join(fatal[:_SHOWN])}, some of them at FATAL."
     return "No incident was found, but these logs are not complete enough to rule one out."
 
 

@@ -173,8 +173,6 @@ IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left ou
 
 # So many records, and no rule knows one of them: perhaps they were read wrongly.
 _MANY = 20
-# Fewer lines that say what rules look for, among so many events for each, may be quoted.
-_FEW_UNREAD, _UNREAD_SHARE = 3, 20
 # So many lines below records that look like records are no accident.
 _FEW_MISREAD = 3
 
@@ -235,6 +233,7 @@ class FileAccount:
     unread_lines: int = 0
     unread_messages: Counter[str] = field(default_factory=Counter)
     unread_at: int | None = None
+    untimed_at: int | None = None  # the first of its lines at a time that cannot be, as 24:00
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -290,7 +289,8 @@ class FileAccount:
         part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
         part.rules, part.levels = self.rules, Counter(self.levels)
         part.unread_lines, part.unread_at = self.unread_lines, self.unread_at
-        part.unread_messages = self.unread_messages
+        part.unread_messages, part.untimed_at = self.unread_messages, self.untimed_at
+        part.counts["untimed"] = self.counts["untimed"]
         part.duplicate_of = self.duplicate_of
         return part
 
@@ -357,6 +357,9 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
+        if self.untimed_at and not duplicate:
+            said = "line(s) that state something have a time that cannot be, the first is line"
+            notes.append(f"{counts['untimed']:,} {said} {self.untimed_at:,}")
         if parted := self.counts["parted_lines"] if not self.origin else 0:
             notes.append(
                 f"{parted:,} line(s) that look like parts of records, such as stack traces, stand"
@@ -371,9 +374,7 @@ class FileAccount:
             notes.append(_say_unread(self.unread_parts))
         elif counts["misread_lines"] >= _FEW_MISREAD and not duplicate:
             notes.append(_say_misread(counts["misread_lines"], self.misread_at))
-        unread = self.unread_lines
-        few = unread < _FEW_UNREAD and unread * _UNREAD_SHARE < counts["events"]
-        if unread and not few and not duplicate:
+        if self.unread_lines and not duplicate:
             notes.append(self._say_unread_messages(layout))
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
@@ -481,8 +482,10 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
     total.misread_at += [base + line for line in account.get("misread_at", ())]
-    for name in ("impossible", "misread_lines", "parted_lines"):
+    for name in ("impossible", "misread_lines", "parted_lines", "untimed"):
         total.counts[name] += account.get(name, 0)
+    if untimed_at := account.get("untimed_at"):
+        total.untimed_at = total.untimed_at or base + untimed_at
     if unread := account.get("unread_messages"):
         total.unread_lines += unread["count"]
         total.unread_messages.update(unread["rules"])

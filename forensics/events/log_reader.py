@@ -54,6 +54,7 @@ class LogReader:
         self.rules = tuple(rules)
         self.wrappers = wrappers
         self.matcher = Matcher(rules)
+        self._quiet = Matcher(quiet)
         starts = (
             wording.template.source.partition("{")[0] for rule in rules for wording in rule.wordings
         )
@@ -117,11 +118,14 @@ class LogReader:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return the events of entries."""
-        return self.match_parts(entries)[0]
+        return self.matcher.match(entries)
 
     def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
-        """Return the events of entries, by part and offset, and the part of each."""
-        return self.matcher.match_parts(entries)
+        """Return the events of entries, by part and offset, and the part of each.
+
+        Errors of Kafka that no rule knows are among them.
+        """
+        return self.matcher.match_parts(entries, self._quiet)
 
     def prefiltered(self, records: Records) -> pa.RecordBatch:
         """Return the records that pass the prefilter."""

@@ -21,7 +21,7 @@ from forensics.events.event_columns import (
 )
 from forensics.events.rules import LIBRARY_LOGGERS, MORE, ListItems, Rule, Wording
 from forensics.ingest.embedded_client_lines import UNNAMED
-from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
+from forensics.parsing.prefilter import ANY_LOGGER, ERRORS, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import FACTS
 
 # A message without a logger is only taken by a text as long as this.
@@ -39,6 +39,20 @@ _AROUND = (
     (r"\s+\{\"[^\n]*\}\s*$", ""),
     (r"^\"((?:[^\"\\\n]|\\[^\n])*)\"(?:\s+[\w.]+=[^\n]*)?$", r"\1"),
 )
+
+# The kind of errors of Kafka's servers that no rule knows, and a name in place of a rule's.
+ERROR_UNREAD = "error_unread"
+_UNREAD_BY = "error.unread"
+# Packages of Kafka itself, as they are or shortened; and those of what runs beside servers.
+_OF_KAFKA = r"(?:^|[^\w.])((?:kafka|state\.change|org\.apache\.kafka|o\.a\.k|k)(?:\.[\w$-]+)+)"
+_OF_CLIENTS = re.compile(
+    rb"(?:org\.apache\.kafka|o\.a\.k)\.(?:clients|connect|streams|tools|c|s|t)\."
+)
+# The first line of a stack trace: its exception.
+_EXCEPTION = r"^(?P<error>(?:[a-z][\w$]*\.)+[A-Z][\w$]*)"
+# Words of letters are of the message; others are most often names, numbers and addresses.
+_PACKAGED = re.compile(_OF_KAFKA.encode())
+_WORD, _LONGEST_SHAPE = re.compile(r"[(\[\"']*[A-Za-z][a-zA-Z']*[)\]\"'.,:;!]*"), 160
 
 
 class Matcher:
@@ -100,8 +114,13 @@ class Matcher:
         """Return the events of some entries, in the order of the entries."""
         return self.match_parts(entries)[0]
 
-    def match_parts(self, entries: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
-        """Return the events of some entries, and the part of the logs that each is from."""
+    def match_parts(
+        self, entries: pa.RecordBatch, quiet: Matcher | None = None
+    ) -> tuple[pa.RecordBatch, Rows]:
+        """Return the events of some entries, and the part of the logs that each is from.
+
+        With `quiet`, the rules that give no event, also of errors that no rule knows.
+        """
         likely = _find_likely(entries, self._numbers)
         parts = [
             part
@@ -116,10 +135,51 @@ class Matcher:
         parts += self._match_unnamed(entries, strange, self._of_libraries, likely)
         unnamed = np.setdiff1d(_rows_of_logger(entries, UNNAMED), _rows_of(parts))
         parts += self._match_unnamed(entries, unnamed, self._rules, likely)
+        known = _rows_of(parts)
         if self.has_wildcard_rules:
-            quoted = _find_quoted_errors(entries, _rows_of(parts))
+            quoted = _find_quoted_errors(entries, known)
             parts += self._match_logger(entries, ANY_LOGGER, *quoted)
+        if quiet is not None:
+            unread = self._find_unread(entries, known, _rows_of(parts), quiet)
+            parts += [_build_unread(entries, unread)] if len(unread) else []
         return build_events(entries, parts)
+
+    def _find_unread(
+        self, entries: pa.RecordBatch, known: Rows, taken: Rows, quiet: Matcher
+    ) -> Rows:
+        """Return the errors of Kafka's own loggers that no rule knows.
+
+        Those of servers that only quote the error of a client, which is `taken`, count, too.
+        """
+        levels = pa.array([level.encode() for level in ERRORS], pa.binary())
+        rows = np.setdiff1d(rows_where(pc.is_in(entries["level"], levels)), known)
+        if not len(rows):
+            return rows
+        own = zip(
+            rows.tolist(), np.isin(rows, taken).tolist(),
+            *(entries[name].take(pa.array(rows)).to_pylist() for name in ("logger", "text")),
+            strict=True,
+        )  # fmt: skip
+        own_rows = [
+            row for row, is_taken, logger, text in own
+            if self._is_of_kafka(logger or b"", text, is_server=is_taken)
+        ]  # fmt: skip
+        rows = np.array(own_rows, np.int64)
+        some = entries.take(pa.array(rows))
+        told = [part.rows for _, parts in quiet.match_all(some) for part in parts]
+        return np.delete(rows, np.concatenate([np.zeros(0, np.int64), *told]))
+
+    def _is_of_kafka(self, logger: bytes, text: bytes, *, is_server: bool) -> bool:
+        """Return True if a logger is Kafka's, of a server if that is asked.
+
+        A line without its package is known by rules that listen to it.
+        """
+        named = [one[1] for one in _PACKAGED.finditer(text) if one[1].endswith(logger)]
+        if not logger or not named:
+            name = logger.decode("utf-8", "replace")
+            return not is_server and name in self._by_logger and name not in LIBRARY_LOGGERS
+        of_clients = _OF_CLIENTS.match(named[-1])
+        return of_clients is None or (not is_server and of_clients[0].endswith(b".clients."))
 
     def _match_likely(
         self, entries: pa.RecordBatch, logger: str, numbers: Rows, likely: Likely
@@ -284,6 +344,33 @@ def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.
     messages = first_quoted_error(some["message"], some["more"])
     quotes = messages.is_valid()
     return numbers[quotes.to_numpy(zero_copy_only=False)], messages.filter(quotes)
+
+
+def _build_unread(entries: pa.RecordBatch, rows: Rows) -> MatchedEvents:
+    """Return the events of errors that no rule knows: what they are like, and their exceptions."""
+    some = entries.select(["message", "more"]).take(pa.array(rows))
+    shapes = [_find_shape((one or b"").decode("utf-8", "replace"))
+              for one in some["message"].to_pylist()]  # fmt: skip
+    thrown = pc.extract_regex(some["more"], _EXCEPTION)
+    facts = {
+        "detail": pa.array([one.encode() for one in shapes], pa.binary()),
+        "error": pc.struct_field(thrown, "error"),
+    }
+    return MatchedEvents(rows, ERROR_UNREAD, _UNREAD_BY, None, facts)
+
+
+def _find_shape(message: str) -> str:
+    """Return a message without what differs from one to the next.
+
+    >>> _find_shape("[ReplicaManager broker=1] Could not move orders-7 to /data/2: disk is slow.")
+    '[ReplicaManager * Could not move * to * disk is slow.'
+    """
+    words = message[: 4 * _LONGEST_SHAPE].partition("\n")[0].split()
+    plain = [one if _WORD.fullmatch(one) else "*" for one in words]
+    shape = [
+        one for one, before in zip(plain, ["", *plain], strict=False) if {one, before} != {"*"}
+    ]
+    return " ".join(shape)[:_LONGEST_SHAPE]
 
 
 def _unmistakable(rule: Rule) -> Iterator[Wording]:

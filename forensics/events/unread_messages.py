@@ -21,7 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.event_columns import Rows
+from forensics.events.event_columns import Rows, rows_where
+from forensics.events.matcher import ERROR_UNREAD
 from forensics.events.rules import Rule
 from forensics.ingest.logger_names import find_loggers
 from forensics.ingest.record_splitter import TakenLines
@@ -189,7 +190,12 @@ class KnownMessages:
         events: pa.RecordBatch,
         parts: Rows,
     ) -> None:
-        """Count the extracted records of some pieces that gave none of some events."""
+        """Count the extracted records of some pieces that gave none of some events.
+
+        That one is an error which no rule knows says nothing of what it tells.
+        """
+        read = pc.not_equal(events["kind"], ERROR_UNREAD)
+        events, parts = events.filter(read), parts[rows_where(read)]
         places = _places(extracted["part"], extracted)
         given = np.isin(places, _places(pa.array(parts), events))
         if any(one.is_of_document for one in watches):

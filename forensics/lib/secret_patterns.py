@@ -57,6 +57,8 @@ UNKNOWN_TOPIC_(?:OR_PARTITION|ID)
 (?:LEADER|REPLICA)_NOT_AVAILABLE
 NOT_LEADER_[A-Z_]+
 INVALID_TOPIC_EXCEPTION
+# what a controller says of its event expireDelegationTokens
+event (?:failed with|unable to start)
 TOPIC_AUTHORIZATION_FAILED
 UNKNOWN_SERVER_ERROR
 \*\*\*+(?:#[0-9]+)?

@@ -306,9 +306,18 @@ class ObjectStore:
 
     def put(self, name: str, content: IO[bytes]) -> None:
         """Write an object, whole or not at all."""
-        with naming(self._address), self._store.open_output_stream(self._at(name)) as out:
-            while block := content.read(_READ_AHEAD):
-                out.write(block)
+        with naming(self._address):
+            out = self._store.open_output_stream(self._at(name))
+            try:
+                while block := content.read(_READ_AHEAD):
+                    out.write(block)
+            except BaseException:
+                # There is no other way to let go than to close it, and then half of it is there.
+                with suppress(Exception):
+                    out.close()
+                    self.remove(name)
+                raise
+            out.close()
 
     def remove(self, name: str) -> None:
         """Delete an object, if it exists."""

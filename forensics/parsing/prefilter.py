@@ -165,6 +165,12 @@ _Numbers = npt.NDArray[np.int16]
 WARN_OR_WORSE = ("WARN", "WARNING", "ERROR", "FATAL")
 _IS_LOUD_LETTER = np.isin(np.arange(256), [ord(level[0]) for level in WARN_OR_WORSE])
 _LETTERS = pa.array(sorted({level[0].encode() for level in WARN_OR_WORSE}), pa.binary())
+# Those of errors. What servers of Kafka log at them is told even if no rule knows it.
+ERRORS = ("ERROR", "FATAL")
+_IS_ERROR_LETTER = np.isin(np.arange(256), [ord(level[0]) for level in ERRORS])
+_ERROR_LETTERS = pa.array(sorted(level[0].encode() for level in ERRORS), pa.binary())
+_ERROR_WORDS = "|".join(ERRORS)
+_MAY_BE_KAFKA = r"afka|state\.change|\b(?:o\.a\.k|k)\.[a-z]"
 _CLOSING = ord(")")
 # A line number after the logger, and how long it may be.
 _PLACE = re.compile((TYPES["place"] + r"\)$").encode())
@@ -225,7 +231,8 @@ class Prefilter:
         """
         found = self._search(records)
         if found is None:
-            return self.select_by_logger(records, groups), None
+            rows = self.select_by_logger(records, groups)
+            return np.union1d(rows, self._find_errors(records, groups)), None
         numbers, rows, quoted = found
         chosen = np.full(len(records.starts), _NOTHING, _SMALL)
         likely = np.flatnonzero(np.bincount(rows, minlength=len(chosen)))
@@ -239,7 +246,8 @@ class Prefilter:
         if self._has_wildcards:
             quoted = np.setdiff1d(quoted, rows)
             quoted = quoted[self._may_quote(records, quoted, groups)]
-        return _gather_probes(rows, numbers, quoted)
+        errors = np.setdiff1d(self._find_errors(records, groups), rows)
+        return _gather_probes(rows, numbers, np.union1d(quoted, errors))
 
     def _search(self, records: Records) -> tuple[Offsets, Offsets, Offsets] | None:
         """Return pairs of patterns and records that have them, and the records that quote errors.
@@ -293,6 +301,28 @@ class Prefilter:
                 may[some[loud]] = True
         return may
 
+    def _find_errors(self, records: Records, groups: list[list[Layout]]) -> Offsets:
+        """Return the records that may be errors of Kafka itself."""
+        parts = [np.zeros(0, np.int64)]
+        unplaced = []
+        for kind in list_kinds(records.kinds):
+            levels = _level_offsets(groups[kind - 1])
+            if levels is None:
+                unplaced.append(kind)
+                continue
+            rows = np.flatnonzero(records.kinds == kind)
+            begins = records.starts[rows]
+            letters = [_IS_ERROR_LETTER[records.data[begins + at]] for at in levels]
+            parts.append(rows[np.array(letters).any(axis=0)])
+        if unplaced:
+            rows = _find_words(records)
+            parts.append(rows[np.isin(records.kinds[rows], unplaced)])
+        rows = np.unique(np.concatenate(parts))
+        likely = pc.match_substring_regex(first_lines(records, rows), _MAY_BE_KAFKA)
+        may = likely.to_numpy(zero_copy_only=False) | self._is_heard(records, rows, groups)
+        errors: Offsets = rows[may]
+        return errors
+
     def _hears_none(self, layouts: list[Layout]) -> bool:
         """Return True if the layouts name loggers themselves, and no rule hears one of them."""
         return all(one.logger and one.logger not in self._by_logger for one in layouts)
@@ -327,6 +357,7 @@ class Prefilter:
         passed = self._find_one_by_one(some["text"], chosen)
         if self._has_wildcards:
             passed = np.append(passed, _find_loud_quotes(some, passed, groups))
+        passed = np.union1d(passed, _find_error_texts(some, groups))
         keep = extracted["probes"].is_valid().to_numpy(zero_copy_only=False).copy()
         keep[left[passed]] = True
         return extracted.filter(pa.array(keep))
@@ -456,12 +487,46 @@ def _map_distinct(values: pa.Array, number: Callable[[bytes], int]) -> _Numbers:
 
 def _find_loud(records: Records, rows: Offsets, layouts: list[Layout]) -> Offsets | None:
     """Return which records are at WARN or worse; None if the level has no fixed place."""
-    levels = [layout.level_offset for layout in layouts if layout.level_offset is not None]
-    if len(levels) < len(layouts):
+    levels = _level_offsets(layouts)
+    if levels is None:
         return None
     begins = records.starts[rows]
     is_loud = np.array([_IS_LOUD_LETTER[records.data[begins + at]] for at in levels]).any(axis=0)
     return np.flatnonzero(is_loud)
+
+
+def _level_offsets(layouts: list[Layout]) -> list[int] | None:
+    """Return where the level may stand; None if it has no fixed place."""
+    levels = [layout.level_offset for layout in layouts if layout.level_offset is not None]
+    return levels if len(levels) == len(layouts) else None
+
+
+def _find_words(records: Records) -> Offsets:
+    """Return the records whose first lines name the level of an error."""
+    if not len(records.starts):
+        return np.zeros(0, np.int64)
+    begin, end = int(records.starts[0]), int(records.ends[-1])
+    text = records.data[begin:end].tobytes()
+    found = [begin + one.start() for word in ERRORS for one in re.finditer(word.encode(), text)]
+    places = np.array(found, np.int64)
+    rows = np.searchsorted(records.starts, places, "right") - 1
+    return np.unique(rows[places < records.heads[rows]])
+
+
+def _find_error_texts(extracted: pa.RecordBatch, groups: list[list[Layout]]) -> Offsets:
+    """Return the extracted records that are at the level of an error, or name it."""
+    parts = [np.zeros(0, np.int64)]
+    kinds = extracted["kind"].to_numpy()
+    for kind in list_kinds(kinds):
+        rows = np.flatnonzero(kinds == kind)
+        some = extracted["text"].take(pa.array(rows))
+        levels = _level_offsets(groups[kind - 1])
+        if levels is None:
+            found = [pc.match_substring_regex(some, _ERROR_WORDS)]
+        else:
+            found = [pc.is_in(pc.binary_slice(some, at, at + 1), _ERROR_LETTERS) for at in levels]
+        parts += [rows[one.to_numpy(zero_copy_only=False)] for one in found]
+    return np.unique(np.concatenate(parts))
 
 
 def _find_loud_quotes(

@@ -116,7 +116,9 @@ def estimated_starts(finding: SavedFinding) -> set[int]:
     """Return which of `times_of` began at a moment that is known to within some seconds only."""
     rows = finding.measures.get("times") or finding.measures.get("absences")
     known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    starts = (parse_millis(row.get("from")) for row in known if row.get("within_s"))
+    # What only silence tells of began at some time before.
+    is_rough = finding.detector == "long-pause" and "about" in finding.title
+    starts = (parse_millis(row.get("from")) for row in known if is_rough or row.get("within_s"))
     return {at for at in starts if at is not None}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
     count,
@@ -40,6 +42,8 @@ from forensics.report.incident_span import (
     clock_text,
     describe_span,
     incident_span,
+    lengths_text,
+    longest_outages,
     outages_without_end,
 )
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -89,12 +93,34 @@ def headline(run: RunOutput) -> str:
     verdict = run.document.get("verdict")
     if verdict == "incident" and run.incidents:
         return _capitalise(_incident(run))
+    unread = describe_unread_errors(run)
     if verdict == "clear":
-        return "No incident in this window" if run.is_windowed else "No incident in these logs"
+        where = "in this window" if run.is_windowed else "in these logs"
+        return (
+            f"No incident that rules know {where}, but {unread}"
+            if unread
+            else (f"No incident {where}")
+        )
     archive = run.document.get("archive") or {}
     if not _count_lines(run) or not archive.get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log"
+    if unread and any(one.measures.get("fatal") for one in list_unread_errors(run)):
+        return f"Cannot tell: no incident that rules know, but {unread}, some at FATAL"
     return "Cannot tell: no incident found, but the logs cover too little to rule one out"
+
+
+def list_unread_errors(run: RunOutput) -> list[SavedFinding]:
+    """Return the findings about errors of servers that no rule knows."""
+    return [one for one in run.findings if one.detector == UNREAD_ERRORS]
+
+
+def describe_unread_errors(run: RunOutput) -> str:
+    """Count the errors of servers that no rule knows; empty where there are none."""
+    found = list_unread_errors(run)
+    number = sum(int(one.measures.get("errors") or 0) for one in found)
+    names = sorted({str(one.measures.get("node")) for one in found})
+    of = join_names(names, MAX_TOLD)
+    return f"{count(number, 'error message')} of {of} that no rule reads" if found else ""
 
 
 def describe_incident(run: RunOutput) -> str | None:
@@ -342,7 +368,8 @@ def _unclean(run: RunOutput) -> str:
     return f"up to {_records(totals.at_most)} lost{after}"
 
 
-def _whom(finding: SavedFinding) -> str:
+def whom_text(finding: SavedFinding) -> str:
+    """Join whom a finding is about."""
     return join_names(story_names(finding))
 
 
@@ -375,7 +402,7 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
 def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
     if kind == "flapping-broker":
         for one in members:
-            done = _flapping_verb(one)
+            done = flapping_verb(one)
             stayed = " and did not come back" if is_open(run, one) else ""
             yield f"{brokers_text(one.brokers)} {done} {often_text(one)}{stayed}"
         return
@@ -400,7 +427,20 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     how = f"one after the other within {duration(apart)}"
     if apart <= AT_ONCE_MS:
         how = "at the same time"
-    yield f"{brokers_text(in_turn)} {verb[kind]} {how}"
+    yield f"{_in_turn_text(in_turn)} {verb[kind]} {how}"
+
+
+def _in_turn_text(brokers: Sequence[int]) -> str:
+    """Name brokers in the order in which something befell them, each once.
+
+    >>> _in_turn_text([2, 1]), _in_turn_text([1, 2, 3, 1])
+    ('brokers 2 and 1', 'brokers 1 (twice), 2 and 3')
+    """
+    times = Counter(brokers)
+    if len(times) < 2 or len(times) == len(brokers):
+        return brokers_text(brokers)
+    names = [f"{one} ({times_text(n)})" if n > 1 else str(one) for one, n in times.items()]
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def froze_text(finding: SavedFinding) -> str:
@@ -424,7 +464,7 @@ def _how_long(finding: SavedFinding) -> str:
     return ""
 
 
-def _flapping_verb(finding: SavedFinding) -> str:
+def flapping_verb(finding: SavedFinding) -> str:
     """Say what a broker did again and again; one only froze where its own log was silent."""
     how = str(finding.measures.get("how"))
     if how == "pause" and "froze" not in finding.title:
@@ -447,7 +487,7 @@ def describe_last_stops(run: RunOutput, findings: Sequence[SavedFinding]) -> str
     known = {row["node"] for row in run.files if row["role"] == "broker"}
     who = brokers_text(numbers) if numbers else "brokers"
     if len(numbers) == len(known) > 1:
-        who = f"all {len(numbers)} brokers"
+        who = "both brokers" if len(numbers) == 2 else f"all {len(numbers)} brokers"
     return f"end with a clean shutdown of {who}{when}"
 
 
@@ -480,6 +520,10 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
     possibly = (impact.get("unknown_leaders") or {}).get("partitions")
     if hit := impact.get("partitions_unavailable"):
         longest = duration(round(1000 * (impact.get("longest_s") or 0)))
+        span = incident_span(run)
+        lengths = longest_outages(run, span) if span else []
+        if lengths and lengths[0].is_rough:
+            longest = lengths_text(lengths, is_bound=True)
         open_ends = outages_without_end(run).partitions
         long = f", {open_ends} of them for longer than {longest}" if open_ends else ""
         bound = "at least " * bool(possibly)
@@ -499,66 +543,3 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         yield f"{bounds_text(least, most)} lost"
     elif most is None:
         yield "records may be lost"
-
-
-def open_causes(run: RunOutput) -> list[str]:
-    """Ask what began it and stands in no log: for brokers first, then for what clients met."""
-    span = incident_span(run)
-    findings = span.findings if span else run.incidents
-    asked: dict[str, list[int]] = {}
-    others: list[str] = []
-    given_up = [one for one in findings if one.detector == "undelivered-records"]
-    flapping = [one for one in findings if one.detector == "flapping-broker"]
-    told = {broker for one in flapping for broker in one.brokers}
-    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
-        verb = _unexplained(one)
-        if one.measures.get("freezes_min"):
-            others.append(
-                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
-                "session mostly leaves no line"
-            )
-        if verb and one.clients and not one.brokers:
-            others.append(f"why {join_names(story_names(one))} {verb}")
-        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
-            asked.setdefault(verb, []).extend(one.brokers)
-        elif question := _question(one):
-            others.append(question)
-    brokers = [
-        f"why {brokers_text(list(dict.fromkeys(numbers)))} {verb}"
-        for verb, numbers in asked.items()
-        if numbers
-    ]
-    names = join_names([name for one in given_up for name in story_names(one)])
-    lost = [f"how many records {names} gave up in all"] if names else []
-    return [*brokers, *dict.fromkeys(others), *lost]
-
-
-def _unexplained(finding: SavedFinding) -> str:
-    """Return what a broker did without a line that says why; empty where there is one."""
-    measures, kind = finding.measures, str(finding.measures.get("kind"))
-    if finding.detector == "broker-restart":
-        # One that ended itself says why in its title.
-        is_open_crash = kind == "crash" and "crashed" in finding.title
-        return {"crash": "crashed" if is_open_crash else "", "unknown": "went away"}.get(kind, "")
-    if finding.detector == "flapping-broker":
-        is_explained = measures.get("reasons") or measures.get("collected")
-        return "" if is_explained else _flapping_verb(finding)
-    if finding.detector == "long-pause":
-        return "froze" if set(measures.get("ways") or ()) == {"silence"} else ""
-    return {
-        "isolated-broker": "was cut off", "network-partition": "could not reach each other",
-        "fencing-loop": "was fenced again and again",
-    }.get(finding.detector, "")  # fmt: skip
-
-
-def _question(finding: SavedFinding) -> str:
-    measures = finding.measures
-    if finding.detector == "offset-reset" and measures.get("cause") == "delete_records":
-        return f"who deleted records of {measures.get('topic')}"
-    if finding.detector == "stale-metadata" and measures.get("suspect") == "topic_deleted":
-        return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
-    if finding.detector == "session-expiry" and measures.get("kind") in ("unreachable", "common"):
-        return "why ZooKeeper did not answer"
-    if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
-        return f"why the members of {_whom(finding)} come and go"
-    return ""

@@ -8,12 +8,14 @@ from itertools import accumulate
 
 import pyarrow.dataset as ds
 
+from forensics.lib.intervals import merge
 from forensics.lib.node_ids import client_name, whole_client
-from forensics.lib.text_format import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, durations_text, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.finding_text import (
     describe_scope,
     drop_standing,
+    estimated_starts,
     is_open,
     short_title,
 )
@@ -25,16 +27,19 @@ CLIENT_COLUMNS = ("node", "state", "started_at", "ended_at")
 HIT_STATES = ("stale", "disconnected")
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
+# Two troubles of a client with less between them are one.
+PEACE_MS = 1000
 OUTAGE_COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "leader", "planned",
+    "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
+    "leader", "planned",
 )  # fmt: skip
 WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 DAY_MS = 86_400_000
 # What lasts to the end of the logs.
 STILL = {
-    "client-ended": "{} is not running again",
+    "client-ended": "{} is not running again", "offset-reset": "{} is not running again",
+    "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "disk-failure": "a log directory of {} is offline",
-        "broker-restart": "{} is not back", "flapping-broker": "{} is not back",
     "failing-fetcher": "{} is not copied to all its replicas",
 }  # fmt: skip
 # These end with the last error, which no line of a recovery follows: only logs that go on without
@@ -46,6 +51,8 @@ END_WITH_LAST_ERROR = frozenset({
 # As long as a client waits for an answer (request.timeout.ms), or twice as long as it is from one
 # error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
+# A start that may be off by as much is told as "about".
+ROUGH_MS = 1000
 COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 
@@ -76,7 +83,8 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     main = next((group for group in groups if worst in group), groups[0])
     start, end = reach_of(main, run.logs_end)
     others = tuple(reach_of(group, run.logs_end) for group in groups if group is not main)
-    if any(is_open(run, one) for one in main):
+    if any(is_lasting(run, one) for one in main):
+        end = max(end, run.logs_end or end)
         return IncidentSpan(start, end, False, tuple(main), others)
     last = _last_lines(run)
     short = {name: at for one in main for name, at in _cut_short(run, one, last).items()}
@@ -84,6 +92,15 @@ def incident_span(run: RunOutput) -> IncidentSpan | None:
     cut_at = max((named or short).values(), default=None)
     is_over = None if short else True
     return IncidentSpan(start, end, is_over, tuple(main), others, tuple(named), cut_at)
+
+
+def is_lasting(run: RunOutput, one: SavedFinding) -> bool:
+    """Return True if what was found goes on when the logs end, or a client has ended for good."""
+    if is_open(run, one) or one.measures.get("ends") != "consumer fails":
+        return is_open(run, one)
+    last = _last_lines(run)
+    ends = [last[node] for name in one.clients if (node := whole_client(name)) in last]
+    return bool(ends) and max(ends) + QUIET_MS <= (run.logs_end or 0)
 
 
 def _last_lines(run: RunOutput) -> dict[str, int]:
@@ -179,7 +196,9 @@ def clock_text(moment: int, day_of: int | None = None) -> str:
 def describe_span(run: RunOutput, span: IncidentSpan) -> str:
     """Say when the incident was, for how long, and whether it is over."""
     zone = current_zone().label
-    begin = f"{describe_day(span.start)}, {clock_text(span.start, span.start)}"
+    first = (one for one in span.findings if one.start_ms == span.start)
+    about = "about " * any(span.start in estimated_starts(one) for one in first)
+    begin = f"{describe_day(span.start)}, {about}{clock_text(span.start, span.start)}"
     end = clock_text(span.end, span.start)
     long = duration(span.end - span.start)
     if span.is_over is False:
@@ -202,7 +221,7 @@ def describe_span(run: RunOutput, span: IncidentSpan) -> str:
 
 def _still(run: RunOutput, span: IncidentSpan) -> str:
     """Say what is still so when the logs end."""
-    lasting = [one for one in span.findings if is_open(run, one)]
+    lasting = [one for one in span.findings if is_lasting(run, one)]
     if not lasting:
         return ""
     first = lasting[0]
@@ -233,12 +252,48 @@ def incident_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int,
     return found
 
 
-def longest_outages(run: RunOutput, span: IncidentSpan) -> list[tuple[str, int]]:
+@dataclass(frozen=True)
+class OutageLength:
+    """How long a partition was unavailable at a time, and by how much that may be wrong."""
+
+    partition: str
+    ms: int
+    # more or less, as no line tells the moment at which its leader froze
+    off_by: int = 0
+
+    @property
+    def is_rough(self) -> bool:
+        """Return True if tenths of a second say nothing."""
+        return self.off_by >= ROUGH_MS
+
+
+def longest_outages(run: RunOutput, span: IncidentSpan) -> list[OutageLength]:
     """Return each partition's longest outage of the incident, the longest first."""
-    found: dict[str, int] = {}
-    for name, start, end, _ in incident_outages(run, span):
-        found[name] = max(found.get(name, 0), end - start)
-    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    found: dict[str, OutageLength] = {}
+    for name, start, end, row in incident_outages(run, span):
+        off_by = max((row["started_before"] or start) - start, 0)
+        if name not in found or end - start > found[name].ms:
+            found[name] = OutageLength(name, end - start, off_by)
+    return sorted(found.values(), key=lambda one: (-one.ms, one.partition))
+
+
+def lengths_text(lengths: Sequence[OutageLength], *, is_bound: bool = False) -> str:
+    """Say how long outages were, or were at most; in whole seconds where they began at some moment.
+
+    >>> lengths_text([OutageLength("a-0", 12_345)]), lengths_text([OutageLength("a-0", 9460, 1500)])
+    ('12.3 s', 'about 9 s')
+    >>> lengths_text([OutageLength("a-0", 9460, 1500), OutageLength("a-1", 8900)])
+    'about 8 s to 11 s'
+    """
+    if not any(one.is_rough for one in lengths):
+        return durations_text(min(one.ms for one in lengths), max(one.ms for one in lengths))
+    if is_bound:
+        return f"about {duration(round(max(one.ms + one.off_by for one in lengths), -3))}"
+    if len({one.ms for one in lengths}) == 1:
+        return f"about {duration(round(lengths[0].ms, -3))}"
+    low = min(one.ms - one.off_by for one in lengths)
+    high = max(one.ms + one.off_by for one in lengths)
+    return f"about {durations_text(round(low, -3), round(high, -3))}"
 
 
 def most_at_once(run: RunOutput, span: IncidentSpan) -> int:
@@ -305,12 +360,17 @@ def client_times(
 ) -> Iterator[tuple[str, int, int]]:
     """Yield each time in which a client was in trouble by its own log, all or those of a span."""
     where = (ds.field("role") == "client") & ds.field("state").isin(list(HIT_STATES))
+    times: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for row in run.rows("lanes", CLIENT_COLUMNS, where):
         start, end = row["started_at"], row["ended_at"] or run.logs_end
-        if row["node"] is None or start is None or end is None:
-            continue
-        if span is None or (start <= span.end + HEARD_MS and end >= span.start):
-            yield row["node"], start, end
+        if row["node"] is not None and start is not None and end is not None:
+            times.setdefault((row["node"], row["state"]), []).append((start, end + PEACE_MS))
+    for (node, _), troubles in times.items():
+        # One that asks for leaders for a moment meanwhile is disconnected all the same.
+        for start, reach in merge(troubles):
+            end = reach - PEACE_MS
+            if span is None or (start <= span.end + HEARD_MS and end >= span.start):
+                yield node, start, end
 
 
 def clients_with_logs(run: RunOutput) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
@@ -12,7 +12,7 @@ from forensics.lib import intervals
 from forensics.lib.node_ids import client_name, whole_client
 from forensics.report import theme
 from forensics.report.cluster_facts import uses_zookeeper
-from forensics.report.finding_text import CLIENT_DETECTORS, short_title
+from forensics.report.finding_text import CLIENT_DETECTORS, short_title, times_of
 from forensics.report.incident_span import incident_span
 from forensics.run_output.reader import Row, RunOutput
 
@@ -83,7 +83,28 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
             replace(one, words=theme.SESSION_LOST) if one.state == "fenced" else one
             for one in found
         ]
-    return list(_name_failed_starts(found)) if role == "broker" else found
+    if role != "broker":
+        return found
+    return list(_draw_short_freezes(run, _name_failed_starts(found)))
+
+
+def _draw_short_freezes(run: RunOutput, lanes: Iterable[LaneInterval]) -> Iterator[LaneInterval]:
+    """Cut the freezes that findings tell of, too short for a session to end, out of `up`."""
+    frozen: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for one in run.findings:
+        froze = one.detector == "long-pause" or one.measures.get("freezes_min")
+        if froze and len(one.brokers) == 1:
+            frozen[one.brokers[0]] += [
+                (at, at + round(seconds * 1000)) for at, seconds in times_of(one) if seconds
+            ]
+    for lane in lanes:
+        whole = (lane.start, lane.end)
+        known = frozen.get(lane.broker, []) if lane.broker is not None else []
+        spans = intervals.clip(intervals.merge(known), whole) if lane.state == "up" else []
+        rest = intervals.gaps(spans, whole) if spans else [whole]
+        pieces = [replace(lane, start=start, end=end) for start, end in rest]
+        pieces += [replace(lane, state="paused", start=start, end=end) for start, end in spans]
+        yield from sorted(pieces, key=lambda piece: piece.start)
 
 
 def _name_failed_starts(lanes: Sequence[LaneInterval]) -> Iterator[LaneInterval]:

@@ -12,7 +12,6 @@ from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.text_format import (
     count,
     duration,
-    durations_text,
     join_names,
     parse_millis,
     times_text,
@@ -46,6 +45,7 @@ from forensics.report.incident_span import (
     clock_text,
     incident_outages,
     incident_span,
+    lengths_text,
     longest_outages,
     most_at_once,
     outages_without_end,
@@ -130,26 +130,25 @@ def _triggers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
 def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
     """Say that brokers were the active controller when they went, if they were."""
     stories = [one for one in node_stories(run, span.findings) if one.detector in NODE_STORIES]
-    stories = [one for one in stories if one.brokers]
     brokers = {broker for one in stories for broker in one.brokers}
-    went = sum(max(len(times_of(one)), 1) for one in stories)
+    went = sum(max(len(times_of(one)), 1) for one in stories if one.brokers)
     for one in run.findings:
-        lost = {broker_id(str(node)) for node in one.measures.get("lost_by") or ()}
+        nodes = (broker_id(str(node)) for node in one.measures.get("lost_by") or ())
+        lost = {-1 if number is None else number for number in nodes}
         times = one.measures.get("changes", one.measures.get("losses"))
         is_near = one.start_ms is not None and span.start <= one.start_ms <= span.end
         if is_near and lost and lost <= brokers and isinstance(times, int):
-            vacant = one.measures.get("vacant_s")
-            gap = (
-                f": {vacant:.1f} s without one" + " in all" * (times > 1)
-                if isinstance(vacant, int | float)
-                else ""
-            )
+            gap, vacant = "", one.measures.get("vacant_s")
+            if isinstance(vacant, int | float):
+                is_rough = any(estimated_starts(story) for story in stories)
+                long = f"about {vacant:.0f}" if is_rough else f"{vacant:.1f}"
+                gap = f": {long} s without one{' in all' * (times > 1)}"
             who = "Each time the broker" if times == went > 1 else "The broker"
+            who += " that froze" * any(not story.brokers for story in stories)
             if times < went:
-                who = (
-                    "One of them" if times == 1 else f"{times_text(times).capitalize()} one of them"
-                )
-            yield f"{who} was the active controller, too{gap}."
+                who = brokers_text(sorted(lost)).capitalize()
+            who += " were" if len(lost) > 1 and times < went else " was"
+            yield f"{who} the active controller, too{gap}."
 
 
 def _later_stories(run: RunOutput, span: IncidentSpan) -> Iterator[Mapping[str, Any]]:
@@ -231,8 +230,8 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
         most = f", up to {duration(whole_seconds(max(lengths)))}" if lengths else ""
         parts.append(f"{left} more{most}")
     away = "down " if kind == "crash" else "out of service "
-    # The words before may say so.
-    is_said = finding.detector == "long-pause" or bool(finding.measures.get("freezes_min"))
+    # The words before say so.
+    is_said = finding.detector == "long-pause"
     return f" ({'' if is_said else away}{', '.join(parts)})"
 
 
@@ -474,27 +473,28 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
         at_most = duration(round(1000 * (impact.get("longest_s") or 0)))
         yield SummaryLine(f"{begin}, for up to {at_most}.", "partitions", "Partitions")
         return
-    (name, most), *rest = longest
+    most, *rest = longest
     outages = incident_outages(run, span)
     # Of a partition that was hit again and again its longest time is told.
     hits = Counter(partition for partition, *_ in outages)
-    again = "up to " if hits[name] > 1 else ""
-    parts = [f"{name} for {again}{duration(most)}{' at a time' if again else ''}"]
+    is_again = hits[most.partition] > 1
+    long = f"{'up to ' * is_again}{lengths_text([most], is_bound=is_again)}"
+    parts = [f"{most.partition} for {long}{' at a time' * is_again}"]
     if rest:
-        low, high = rest[-1][1], rest[0][1]
         others = "the other" if len(rest) + 1 == hit else "at least"
-        parts.append(f"{others} {len(rest)} for {durations_text(low, high)}")
-        if most <= high * ABOUT_SAME:
-            long = durations_text(low, most)
-            often = max(hits.values()) > 1
-            bound = "up to " if often and " to " not in long else ""
-            parts = [f"for {bound}{long}{' at a time' if often else ''}"]
+        parts.append(f"{others} {len(rest)} for {lengths_text(rest)}")
+        if most.ms <= rest[0].ms * ABOUT_SAME:
+            long = lengths_text(longest)
+            if max(hits.values()) > 1:
+                # Other times of the same partitions were shorter.
+                long = f"up to {lengths_text(longest[:1], is_bound=True)} at a time"
+            parts = [f"for {long}"]
     why = _leaders_away(outages)
     ends = outages_without_end(run)
     open_end = ""
     if ends.partitions:
         open_end = f"; {ends.partitions} of them for longer: no line says when they were led again"
-    if ends.within > max(WITHIN_MS, most * (ABOUT_SAME - 1)):
+    if ends.within > max(WITHIN_MS, most.ms * (ABOUT_SAME - 1)):
         end = f"the end of {ends.bounded} of these is known to within {duration(ends.within)}"
         open_end += f"; {end}"
     colon = " " if parts[0].startswith("for ") else ": "

@@ -171,7 +171,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
 def _verdict(run: WindowedRun) -> str:
     # Where the run had an incident elsewhere, nobody asked yet what silence in the window means.
     verdict = decide_verdict(
-        (finding.severity for finding in run.findings),
+        run.findings,
         run.files,
         knows_leaders=run.count_rows("leadership", ds.field("how") == "observed") > 0,
         lacks_logs=run.count_rows("coverage", ds.field("state").isin(LACKING_STATES)) > 0,

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,13 @@ class StoreFiles:
         self._clean_up()
         return Transaction(self)
 
-    def roll_back(self) -> None:
-        """Drop what is staged, unless it is committed already."""
-        if not self._journal.is_file():
-            self._clean_up()
+    def settle(self) -> None:
+        """Complete what a run has committed that ends before its time, or drop what it has not.
+
+        A disk that fails leaves that to the next run.
+        """
+        with suppress(OSError, ForensicsError):
+            self.recover()
 
     def commit(self, changed: Collection[str], deleted: Collection[str]) -> None:
         """Move staged files into place and delete others: all of it, by the next run if killed."""

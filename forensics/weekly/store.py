@@ -359,7 +359,13 @@ def _upload_changes(store: ObjectStore, folder: Path, before: dict[str, str]) ->
                 journal.add(paths[name], f"new/{name}")
         with packed.open("rb") as file:
             store.put(_JOURNAL, file)
-    _replay_journal(store)
+    try:
+        _replay_journal(store)
+    except KeyboardInterrupt:
+        # All of it is in the store already: what readers see must not stay half of it until the
+        # next run. Who is in a hurry interrupts again.
+        _replay_journal(store)
+        raise
 
 
 def _replay_journal(store: ObjectStore) -> None:

@@ -242,7 +242,7 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
         week=name,
         window=list(window),
         verdict=decide_verdict(
-            (finding.severity for finding in findings),
+            findings,
             files,
             knows_leaders=any(node.is_server and node.intervals for node in nodes)
             and run.count_rows("leadership", ds.field("how") == "observed") > 0,

@@ -7,6 +7,9 @@ Three archives, each in a process of its own on local[2], its JVM held to 1 GB o
 - `logs`: a twentieth of these transitions as log files;
 - `text`: gigabytes of quiet logs with an incident in each 260 MB (only where it is asked for).
 
+With `--only reads` it says instead how many bytes each detector reads of the tables of an archive
+that is nothing but incidents, with the events sorted by kind and in the order of files.
+
 Fails when a process of Python grows beyond what it may have, or when all processes together have
 worked too long. These are seconds of processors, and do not grow with what else the machine does.
 """
@@ -23,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +39,8 @@ sys.path.insert(0, str(ROOT))
 
 from forensics.engine.progress import ProgressListener  # noqa: E402
 from forensics.events.file_accounts import FileAccount  # noqa: E402
+from forensics.history.rebuild import History  # noqa: E402
+from forensics.run_output.findings import Finding  # noqa: E402
 from forensics.schemas import EVENTS, FILES  # noqa: E402
 from tests.bench.past_archive import write_past  # noqa: E402
 
@@ -296,6 +301,52 @@ def run(out: Path, logs: Path | None, meter: Path) -> None:
     say(f"slowest detectors {result['slowest']}")
 
 
+def run_reads(out: Path, logs: Path) -> None:
+    """Count the bytes that each detector reads, with events sorted by kind, and not sorted."""
+    from forensics import pipeline  # noqa: PLC0415
+    from forensics.engine.local import LocalEngine  # noqa: PLC0415
+    from forensics.lib.arrow_io import sort_rows, write_table  # noqa: PLC0415
+    from forensics.settings import Settings  # noqa: PLC0415
+
+    settings, engine = Settings((str(logs),), out, engine="local"), LocalEngine()
+    work = pipeline.plan_archives(settings, print)
+    files = pipeline.scan_archives(engine, work, (), settings, print)
+    past = pipeline.rebuild_history(engine, files, settings, print)
+    sorted_by_kind = _count_reads(settings.tables, past)
+    events = settings.tables / "events"
+    table = pq.read_table(events)
+    write_table(sort_rows(table, ("file", "line", "offset")), events)
+    by_file = _count_reads(settings.tables, past)
+    size = sum(path.stat().st_size for path in events.iterdir())
+    print(json.dumps({"events": len(table), "bytes": size, "read": sum(sorted_by_kind.values()),
+                      "unsorted": sum(by_file.values())}))  # fmt: skip
+    for name, count in sorted(sorted_by_kind.items(), key=lambda item: (-item[1], item[0])):
+        print(json.dumps({"detector": name, "read": count, "unsorted": by_file[name]}))
+
+
+def _count_reads(tables: Path, past: History) -> dict[str, int]:
+    """Run all detectors; what several of them need, the first one reads."""
+    from forensics.detection.context import DetectionContext  # noqa: PLC0415
+    from forensics.detection.registry import all_detectors  # noqa: PLC0415
+    from forensics.detection.runner import Detector, run_detectors  # noqa: PLC0415
+    from forensics.detection.thresholds import load_limits  # noqa: PLC0415
+    from forensics.run_output.reader import Tables  # noqa: PLC0415
+
+    read: dict[str, int] = {}
+
+    def find(context: DetectionContext, detector: Detector) -> list[Finding]:
+        before = _bytes_read(Path("/proc/self"))
+        found = list(detector.find(context))
+        read[detector.name] = _bytes_read(Path("/proc/self")) - before
+        return found
+
+    detectors = all_detectors()
+    limits = load_limits([], [detector.name for detector in detectors])
+    counted = [replace(one, find=partial(find, detector=one)) for one in detectors]
+    run_detectors(DetectionContext(Tables(tables), past, limits), counted)
+    return read
+
+
 def _accounts(tables: Path) -> dict[str, FileAccount]:
     """Give the files that the events are from, and write their table."""
     from forensics.lib.arrow_io import write_table  # noqa: PLC0415
@@ -396,7 +447,7 @@ def main() -> int:
     parser.add_argument("--transitions", type=int, default=5_000_000)
     parser.add_argument("--longest", type=int, default=1_000_000, help="of one partition alone")
     parser.add_argument("--bytes", type=int, default=TEXT_BYTES, help="of the text")
-    parser.add_argument("--only", choices=["events", "logs", "text"], help="one of the archives")
+    parser.add_argument("--only", choices=["events", "logs", "text", "reads"], help="one of these")
     parser.add_argument("--parts", type=float, nargs="+", default=[1.0], help="sizes, of the whole")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds of processors")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
@@ -408,6 +459,11 @@ def main() -> int:
         return 0
     results = []
     for part in given.parts:
+        if given.only == "reads":
+            with tempfile.TemporaryDirectory(prefix="forensics-scale-", dir=given.dir) as work:
+                logs = write_past(Path(work, "logs"), int(part * given.bytes), share=1)
+                run_reads(Path(work, "out"), logs)
+            continue
         size = Size(*(int(part * one) for one in (
             given.partitions, given.transitions, given.longest)))  # fmt: skip
         small = Size(size.partitions // 100, size.transitions // 20, size.longest // 20)

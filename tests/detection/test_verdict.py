@@ -85,6 +85,27 @@ def test_silence_counts_only_when_enough_was_read(
     assert wanted == verdict(tmp_path, file, epochs=epochs)
 
 
+@pytest.mark.parametrize(
+    ("fatal", "wanted", "summary"),
+    [
+        (0, "clear", "No incident in these logs, which are complete enough to tell. But Odd."),
+        (1, "cannot_tell", "No incident was found, but Odd, some of them at FATAL."),
+    ],
+)
+def test_errors_that_no_rule_reads_are_said_and_fatal_ones_decide(
+    fatal: int, wanted: str, summary: str, tmp_path: Path
+) -> None:
+    odd = Finding("unread-errors", "low", "confirmed", "Odd", 1, 1, [PLACE],
+                  measures={"fatal": fatal})  # fmt: skip
+    case(tmp_path, leadership=[epoch(0, 1, 1)])
+
+    document = build_findings_document(
+        Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults([odd]), RULES
+    )
+
+    assert (document["verdict"], document["summary"]) == (wanted, summary)
+
+
 def test_inferred_epochs_alone_prove_nothing(tmp_path: Path) -> None:
     case(tmp_path, leadership=[epoch(0, None, 1, how="inferred")])
 

@@ -130,6 +130,58 @@ def test_an_error_is_quoted_in_any_line_of_a_warning(readers: Readers) -> None:
         assert reader.read_events(records)["line"].to_pylist() == [1, 6]
 
 
+LAYOUTS = (
+    "[2026-11-18 11:38:0{at},000] {level} {message} ({logger})",
+    "2026-11-18 11:38:0{at},000 [main] {level} {logger} - {message}",
+    "2026-11-18 11:38:0{at}.000 [main] {level:5} {logger} - {message}",
+    "2026-11-18 11:38:0{at},000 {level} {message} ({logger}) [main]",
+)
+SAID = (
+    ("INFO", "kafka.server.KafkaServer", "[KafkaServer id=1] started"),
+    ("ERROR", "kafka.server.Swapper", "Could not swap orders-7 to /data/2"),
+    ("ERROR", "kafka.server.ReplicaManager", "Could not swap orders-8"),
+    ("FATAL", "org.apache.kafka.server.Vault", "The key is gone"),
+    ("ERROR", "com.example.Plugin", "kafka.server.Swapper is odd"),
+    ("ERROR", "org.apache.kafka.connect.runtime.Worker", "Odd"),
+    ("WARN", "kafka.server.Swapper", "ERROR is odd"),
+)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_errors_of_kafka_that_no_rule_knows_are_events_either_way(
+    readers: Readers, layout: str
+) -> None:
+    lines = [
+        layout.format(at=at, level=level, logger=logger, message=message)
+        for at, (level, logger, message) in enumerate(SAID)
+    ]
+    for reader in readers:
+        records = reader.split_records(lines)
+        assert records is not None
+        events, _ = reader.match_parts(reader.parse(reader.prefiltered(records)))
+        told = [(row["line"], row["level"], row["detail"]) for row in events.to_pylist()
+                if row["kind"] == "error_unread"]  # fmt: skip
+        assert told == [
+            (2, "ERROR", "Could not swap * to *"), (3, "ERROR", "Could not swap *"),
+            (4, "FATAL", "The key is gone"),
+        ]  # fmt: skip
+        assert reader.match(reader.parse(reader.prefiltered(records)))["line"].to_pylist() == [1]
+
+
+def test_errors_of_rules_that_give_no_event_are_known() -> None:
+    shipped = load_rule_set()
+    (quiet,) = (rule for rule in shipped.rules if rule.id == "raft.shutdown-failed")
+    active = [rule for rule in shipped.active_rules() if rule != quiet]
+    line = next(one.line for wording in quiet.wordings for one in wording.examples
+                if "] ERROR " in one.line)  # fmt: skip
+    for known, expected in (((quiet,), []), ((), ["error_unread"])):
+        reader = LogReader(shipped.layouts, active, shipped.wrappers, known)
+        records = reader.split_records([line])
+        assert records is not None
+        events, _ = reader.match_parts(reader.parse(reader.prefiltered(records)))
+        assert events["kind"].to_pylist() == expected
+
+
 def test_patterns_are_compiled_where_there_is_much_to_read(readers: Readers) -> None:
     splits = plan_reading([str(LOGS)]).splits
     assert compile_patterns(splits) == ()

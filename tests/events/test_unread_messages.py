@@ -87,7 +87,10 @@ DRESSES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(16), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(16, 300))],
+)
 def test_no_dress_loses_events_in_silence(seed: int) -> None:
     rng = random.Random(seed)
     lines = PLAIN.splitlines()
@@ -98,7 +101,7 @@ def test_no_dress_loses_events_in_silence(seed: int) -> None:
     plain, got = (Counter(map(str, one)) for one in (bare(), facts(found)))
 
     share = (plain & got).total() / plain.total()
-    assert share >= 0.95 or SAYS in str(file.to_row()["damaged"])
+    assert share >= 0.995 or SAYS in str(file.to_row()["damaged"])
 
 
 def test_what_stands_in_another_field_than_the_message_is_seen() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from forensics.errors import ArchiveError
 from forensics.ingest.line_lookup import look_up_lines
 from forensics.ingest.read_plan import plan_reading
 from forensics.lib import storage
+from forensics.lib.storage import ObjectStore
 from forensics.sandbox import run_archives
 from tests.ingest.object_store import SECRET, Bucket, serving
 from tests.ingest.sample_archives import ARCHIVES, LOG, TREE, write
@@ -136,3 +138,20 @@ def test_every_form_of_an_address_of_azure_leads_into_the_container(address: str
 def test_an_address_of_a_kind_that_nobody_reads_says_which_are_read() -> None:
     with pytest.raises(ArchiveError, match="ftp:// is no kind of address"):
         storage.file_size("ftp://logs/server.log")
+
+
+class Interrupted(io.BytesIO):
+    """Gives a part of what it holds, and then Ctrl-C comes."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if self.tell():
+            raise KeyboardInterrupt
+        return super().read(min(size or 100, 100))
+
+
+def test_of_an_object_half_is_never_left(bucket: Bucket) -> None:
+    store = ObjectStore(bucket.address("half"))
+    with pytest.raises(KeyboardInterrupt):
+        store.put("stopped", Interrupted(bytes(1000)))
+
+    assert store.size("stopped") is None

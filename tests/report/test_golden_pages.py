@@ -54,7 +54,7 @@ def test_no_other_page_is_kept() -> None:
         ),
         (
             "391-controllers",
-            "high Brokers 1, 2, 3 and 1 crashed one after the other within 1 min 10 s; 24 ",
+            "high Brokers 1 (twice), 2 and 3 crashed one after the other within 1 min 10 s; 24 ",
         ),
         ("391-rolling", "clear No incident in these logs"),
     ],

@@ -109,7 +109,7 @@ def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
                 crash("F-4", 1, 50_000))  # fmt: skip
 
     assert headline(run) == (
-        "Brokers 1, 2, 3 and 1 crashed one after the other within 40 s; "
+        "Brokers 1 (twice), 2 and 3 crashed one after the other within 40 s; "
         "3 partitions unavailable for up to 40 s"
     )
 
@@ -171,6 +171,25 @@ def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
         "No incident in these logs between 2026-11-18 11:37:40 and "
         "2026-11-18 11:40:10 UTC; 99.4 % of 4,000 lines understood."
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fatal", "says"),
+    [
+        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker-2 "
+         "that no rule reads")),
+        ("cannot_tell", 1, ("Cannot tell: no incident that rules know, but 3 error messages of "
+         "broker-2 that no rule reads, some at FATAL")),
+    ],
+)  # fmt: skip
+def test_errors_that_no_rule_reads_are_said(
+    quiet: Path, verdict: str, fatal: int, says: str
+) -> None:
+    """Nobody calls a day clear over errors that are not understood."""
+    measures = {"node": "broker-2", "errors": 3, "fatal": fatal}
+    run = saved(quiet, finding("F-1", "unread-errors", "low", measures=measures), verdict=verdict)
+
+    assert headline(run) == says
 
 
 def test_too_little_coverage_is_not_a_clear_day(unclean: Path) -> None:

@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM at any moment: one sentence, and nothing that is left behind.
 
 By hand, for as many moments as there is time for: `python -m tests.spark.test_interrupts 50`, with
-`--engine local` for runs without Spark and `--store` for an output in a store of objects. The
-moments are spread over the seconds of processors that a whole run takes, which are measured first:
-on a busy machine they come at the same places of a run.
+`--engine local` for runs without Spark, `--audit` for a store of weeks instead of a postmortem, and
+`--objects` for one among objects. The moments are spread over the seconds of processors that a
+whole run takes, which are measured first: on a busy machine they come at the same places of a run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "sample_logs/430-unclean/logs"
 # A loaded machine takes long to end a Java.
 PATIENCE = 90
+# What the folder of a store has of its first run on.
+_STORE = {"store.json", "weeks", "index.html", "latest.html", "events", "inputs"}
 _TICKS = os.sysconf("SC_CLK_TCK")
-LOCAL, SPARK = ("--engine", "local"), ("--master", "local[2]")
+# What is run; the option at the end says where to.
+ENGINES = {"local": ("--engine", "local"), "spark": ("--master", "local[2]")}
+POSTMORTEM, AUDIT = ("postmortem", "-o"), ("audit", "--store")
+LOCAL, SPARK = ((POSTMORTEM[0], *ENGINES[name], POSTMORTEM[1]) for name in ("local", "spark"))
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,10 @@ class Ended:
     said: str
     processes: list[str]
     left: list[str]
-    # how long it took to end, and what it had worked by then, in which stage
-    seconds: float
+    # what it had worked by the signal, in which stage, and how long it took to end
     worked: float
     stage: str
+    seconds: float
 
     @property
     def faults(self) -> list[str]:
@@ -59,20 +64,21 @@ class Ended:
 
 
 def stop_after(
-    out: Path, worked: float, number: int, engine: tuple[str, ...], address: str | None = None
+    out: Path, worked: float, number: int, words: tuple[str, ...], address: str | None = None
 ) -> Ended:
     """Start a run in a session of its own; signal it when it has worked so long, and wait.
 
-    `worked` are seconds of processors, of all its processes. With an address, that is where the run
-    writes to, and `out` the folder of the store in which that can be seen.
+    `words` are those of the command, but for where it writes to and what it reads. `worked` are
+    seconds of processors, of all its processes. With an address, that is where the run writes to,
+    and `out` the folder of the store in which that can be seen.
     """
     place = str(out) if address is None else address
-    command = [sys.executable, "-m", "forensics", "postmortem", str(LOGS), "-o", place, "-q"]
+    command = [sys.executable, "-m", "forensics", *words, place, str(LOGS), "-q"]
     scratch = out.with_name("scratch")
     scratch.mkdir()
     own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
     child = subprocess.Popen(
-        [*command, *engine], cwd=ROOT, env=os.environ | own, text=True,
+        command, cwd=ROOT, env=os.environ | own, text=True,
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         # A shell lets what it starts in the background ignore Ctrl-C, and that is inherited.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
@@ -98,9 +104,16 @@ def stop_after(
     finally:
         for pid, _, _ in _session(child.pid):
             os.kill(pid, signal.SIGKILL)
-    left = [*_half_written(out, child.returncode), *(path.name for path in scratch.iterdir())]
+    look = _half_a_store if words[0] == AUDIT[0] else _half_written
+    left = [*look(out, child.returncode), *(path.name for path in scratch.iterdir())]
     return Ended(
-        child.returncode, said, processes, left, round(took, 1), round(done, 1), _stage_of(out)
+        child.returncode,
+        said,
+        processes,
+        left,
+        round(done, 1),
+        _stage_of(out),
+        round(took, 1),
     )
 
 
@@ -113,15 +126,10 @@ def _stage_of(out: Path) -> str:
 
 def _half_written(out: Path, code: int) -> Iterator[str]:
     """Name what is in an output folder and not whole, or not what the exit code says."""
-    # An empty lock in a store holds nothing, and is removed later.
-    found = [path for path in out.iterdir() if not _is_empty_lock(path)] if out.is_dir() else []
-    names = {path.name for path in found}
+    names = _names(out)
     yield from (name for name in names if name.startswith(".") or name == "_staging")
-    if "_RESULT.json" in names:
-        told = json.loads((out / "_RESULT.json").read_text("utf-8"))["exit_code"]
-        if told != code:
-            yield f"a result that says {told}"
-    elif names:
+    yield from _wrong_result(out, code)
+    if names and "_RESULT.json" not in names:
         yield "no result"
     if "findings.json" in names:
         json.loads((out / "findings.json").read_text("utf-8"))
@@ -133,8 +141,27 @@ def _half_written(out: Path, code: int) -> Iterator[str]:
         yield "half a page"
 
 
-def _is_empty_lock(path: Path) -> bool:
-    return path.name.startswith(".lock-") and not path.stat().st_size
+def _half_a_store(out: Path, code: int) -> Iterator[str]:
+    """Name what is in a store of weeks that is neither empty nor whole."""
+    names = _names(out)
+    yield from (name for name in names if name.startswith("."))
+    yield from _wrong_result(out, code)
+    found = {path.relative_to(out).parts[0] for path in out.rglob("*.*") if path.is_file()}
+    if found & _STORE and not found >= _STORE:
+        yield f"of a store only {', '.join(sorted(found & _STORE))}"
+
+
+def _wrong_result(out: Path, code: int) -> Iterator[str]:
+    result = out / "_RESULT.json"
+    if result.is_file() and (told := json.loads(result.read_text("utf-8"))["exit_code"]) != code:
+        yield f"a result that says {told}"
+
+
+def _names(out: Path) -> set[str]:
+    """Name what is in a folder, but for a lock or journal that is empty: it holds nothing."""
+    found = out.iterdir() if out.is_dir() else ()
+    return {path.name for path in found if not (
+        path.name.startswith((".lock", ".commit.tar")) and not path.stat().st_size)}  # fmt: skip
 
 
 def _session(leader: int) -> Iterator[tuple[int, str, float]]:
@@ -183,18 +210,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int)
     parser.add_argument("--engine", choices=["local", "spark"], default="spark")
-    parser.add_argument("--store", action="store_true", help="write to a store of objects")
+    parser.add_argument("--audit", action="store_true", help="audit into a store of weeks")
+    parser.add_argument("--objects", action="store_true", help="write to a store of objects")
+    parser.add_argument("--begin", type=float, default=0, help="not before this share of a run")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    engine = LOCAL if given.engine == "local" else SPARK
+    command, option = AUDIT if given.audit else POSTMORTEM
+    words = (command, *ENGINES[given.engine], option)
     drawn, failed, over = random.Random(given.seed), 0, 0
-    whole = _stop_once(1000, signal.SIGINT, engine, is_store=given.store)
+    whole = _stop_once(1000, signal.SIGINT, words, is_store=given.objects)
     print(f"A whole run takes {whole.worked} s: {whole.faults or 'nothing left'}", flush=True)
-    print("| | signal | after | in | what was left | ended in |\n" + "| --- " * 6 + "|", flush=True)
+    print(
+        "| | signal | after | in | what was left | ended in |\n" + "| --- " * 6 + "|",
+        flush=True,
+    )
     for run in range(given.runs):
-        worked = drawn.uniform(0, whole.worked)
-        number = drawn.choice([signal.SIGINT, signal.SIGTERM])
-        ended = _stop_once(worked, number, engine, is_store=given.store)
+        worked = whole.worked * drawn.uniform(given.begin, 1)
+        number = (signal.SIGINT, signal.SIGTERM)[run % 2]
+        ended = _stop_once(worked, number, words, is_store=given.objects)
         failed += bool(ended.faults)
         over += ended.code != 130
         told = "; ".join(ended.faults) or ("it was over" if ended.code != 130 else "nothing")
@@ -205,13 +238,13 @@ def main() -> int:
     return int(failed > 0)
 
 
-def _stop_once(worked: float, number: int, engine: tuple[str, ...], *, is_store: bool) -> Ended:
+def _stop_once(worked: float, number: int, words: tuple[str, ...], *, is_store: bool) -> Ended:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if not is_store:
-            return stop_after(folder / "out", worked, number, engine)
+            return stop_after(folder / "out", worked, number, words)
         bucket = stack.enter_context(serving(folder))
-        return stop_after(bucket.folder / "out", worked, number, engine, bucket.address("out"))
+        return stop_after(bucket.folder / "out", worked, number, words, bucket.address("out"))
 
 
 if __name__ == "__main__":

@@ -85,7 +85,29 @@ def test_a_journal_that_was_left_behind_is_followed(store: StoreFiles) -> None:
 def test_what_is_on_its_way_is_not_abandoned(store: StoreFiles) -> None:
     store.begin().write("weeks/b/new.txt", "new")
     (store.root / ".commit.json").write_text('{"move": ["weeks/b/new.txt"], "delete": []}')
-    store.roll_back()
-    store.recover()
+    store.settle()
 
     assert store.find("weeks/b/new.txt") is not None
+    assert not (store.root / ".commit.json").exists()
+
+
+def test_a_run_that_is_interrupted_while_files_take_their_places_completes_that(
+    store: StoreFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, replace = store.begin(), Path.replace
+    draft.write("weeks/b/one.txt", "one")
+    draft.write("weeks/b/two.txt", "two")
+
+    def stop(path: Path, target: Path) -> Path:
+        if path.name == "two.txt":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            draft.commit()
+    store.settle()
+
+    assert ["weeks/b/one.txt", "weeks/b/two.txt"] == store.names("weeks/b")
+    assert {"store.json", "weeks"} == {path.name for path in store.root.iterdir()}

@@ -90,16 +90,33 @@ def test_a_run_that_dies_while_it_puts_things_back_is_brought_to_its_end(
     assert (after if done else before) == content(address)
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, done: int) -> None:
-    """Let a store take so many files more, the lock not counted."""
+def test_a_run_that_is_interrupted_while_it_puts_things_back_ends_with_all_of_them(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = bucket.address("interrupted")
+    with open_remote_store(address, 0, quiet) as folder:
+        save(folder, head="1", old="x")
+    dying(monkeypatch, 2, KeyboardInterrupt, times=1)
+    with pytest.raises(KeyboardInterrupt):
+        changed(address)
+
+    assert {"head": b"2", "new": b"y"} == content(address)
+    assert 0 == ObjectStore(address).size(".commit.tar")
+
+
+def dying(
+    monkeypatch: pytest.MonkeyPatch, done: int, error: type[BaseException] = MemoryError,
+    times: int = 1000,
+) -> None:  # fmt: skip
+    """Let a store take so many files more, the lock not counted, and then refuse some."""
     left = [done]
     plain = ObjectStore.put
 
     def put(self: ObjectStore, name: str, content: IO[bytes]) -> None:
         if not name.startswith(".lock"):
             left[0] -= 1
-            if left[0] < 0:
-                raise MemoryError
+            if -times <= left[0] < 0:
+                raise error
         plain(self, name, content)
 
     monkeypatch.setattr(ObjectStore, "put", put)

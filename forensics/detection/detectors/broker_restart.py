@@ -17,7 +17,7 @@ from forensics.detection.shared.absence_causes import (
     refused_by_old_session,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.isr_changes import say_in_sync_again
+from forensics.detection.shared.isr_changes import check_in_sync, say_in_sync_again
 from forensics.detection.shared.process_ends import (
     END_WORDS,
     EndWords,
@@ -300,11 +300,10 @@ def _actions(
     context: DetectionContext, absence: Absence, way: str, ended: EndWords | None
 ) -> list[str]:
     broker = absence.broker
-    back = f"{context.commands.under_replicated()}   # are its replicas in sync again?"
     gone = absence.end is None and absence.kind != "controlled"
     start = [_START.format(broker=broker)] if gone and way != "crash by disk" else []
     look = ended.action if ended else _ACTIONS[way]
-    return [*start, look.format(broker=broker), back]
+    return [*start, look.format(broker=broker), *check_in_sync(context, absence)]
 
 
 _HEARD_BY_OTHERS = " Other nodes lost their connections to it."

@@ -24,7 +24,7 @@ from forensics.detection.shared.flapping_brokers import (
     find_isr_flapping,
     list_absences,
 )
-from forensics.detection.shared.isr_changes import say_in_sync_again
+from forensics.detection.shared.isr_changes import check_in_sync, say_in_sync_again
 from forensics.detection.shared.leader_moves import rebalance_interval, rebalances_itself
 from forensics.detection.shared.process_ends import END_WORDS, ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
@@ -189,7 +189,7 @@ def _actions(
     return [
         *start,
         *look,
-        f"{context.commands.under_replicated()}   # are all replicas on broker {broker} in sync?",
+        *check_in_sync(context, run[-1], f"broker {broker}'s"),
         _SPARE.format(broker=broker)
         if run[-1].end is None or not rebalances_itself(context)
         else _SPARE_AUTO.format(broker=broker, interval=rebalance_interval(context)),
@@ -298,7 +298,7 @@ _DISKS = "# and look at the latency of its disks: iostat -x"
 _CUT = ("crash", "isolated")
 _CRASHED = (
     "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
-    " memory at the times of the evidence? Or did somebody kill it (shell history, orchestrator)?"
+    " memory at these times? Or did somebody kill it (shell history, orchestrator)?"
 )
 
 

@@ -9,7 +9,7 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.absence_causes import unplanned_absences
 from forensics.detection.shared.flapping_brokers import find_flapping_absences, list_absences
-from forensics.detection.shared.isr_changes import say_in_sync_again
+from forensics.detection.shared.isr_changes import check_in_sync, say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import quantity, times_text
@@ -42,7 +42,6 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     times = f" {times_text(len(run))}" if len(run) > 1 else ""
     out = "out of service up to" if len(run) > 1 else "out of service for"
     whom = "the controller" if context.history.context.kraft else "ZooKeeper"
-    commands = context.commands
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
@@ -64,7 +63,7 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
         + say_in_sync_again(context, run[-1]),
         actions=[
             _CHECK.format(broker=broker),
-            f"{commands.under_replicated()}   # are its replicas in sync again?",
+            *check_in_sync(context, run[-1]),
         ],
         why=f"not heard of for longer than its session, {quantity(len(run), 'time')}, while its log"
         " went on",

@@ -30,8 +30,8 @@ from forensics.run_output.findings import Finding
 
 NAME = "offline-partitions"
 _COLUMNS = (
-    "topic", "partition", "started_at", "ended_at", "ended_after", "why", "previous_leader",
-    "planned",
+    "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
+    "previous_leader", "planned",
 )  # fmt: skip
 _OutageKey = tuple[str, int, int]
 # A finding quotes the lines of so many partitions: those that were unavailable longest.
@@ -187,6 +187,15 @@ def _at_most(context: DetectionContext, group: Sequence[Row]) -> float:
     )
 
 
+def _longest_text(context: DetectionContext, group: Sequence[Row]) -> str:
+    """Say how long the longest lasted: in whole seconds where it began at a rough moment."""
+    longest = _at_most(context, group)
+    off_by = max((row["started_before"] or row["started_at"]) - row["started_at"] for row in group)
+    if off_by < SECOND:
+        return seconds_text(longest)
+    return f"about {seconds_text(longest + off_by / SECOND, 0)}"
+
+
 def _worst(context: DetectionContext, group: Sequence[Row]) -> list[Row]:
     return heapq.nsmallest(
         _MAX_QUOTED,
@@ -211,7 +220,7 @@ def _finding(
         {row["previous_leader"] for row in group if row["previous_leader"] is not None}
     )
     times = f", {times_text(stretches)}" if stretches > 1 else ""
-    long = f"for up to {seconds_text(longest)}{' at a time' * (stretches > 1)}"
+    long = f"for up to {_longest_text(context, group)}{' at a time' * (stretches > 1)}"
     open_end = f", {len(still)} of them still when the logs end" if still else ""
     subject = count(len(names), "partition")
     gaps = () if is_planned else _gaps_beside(context, names, begin, end)
@@ -241,7 +250,7 @@ def _finding(
             "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
         explanation=_explain(group, is_planned=is_planned),
-        actions=_actions(context, group, still, is_planned=is_planned),
+        actions=_actions(context, still, is_planned=is_planned),
         why=f"{total:.1f} partition-seconds in all; limits: {context.limits[NAME]['short']} s"
         f" without a leader, {context.limits[NAME]['failover']} s until a dead one is replaced",
         doubts=_DOUBTS_PLANNED if is_planned else [*_doubt_of(gaps), *_DOUBTS],
@@ -319,14 +328,12 @@ def _explain(group: Sequence[Row], *, is_planned: bool) -> str:
     return " ".join([*parts, _REACHED if cut_off else _WAITED])
 
 
-def _actions(
-    context: DetectionContext, group: Sequence[Row], still: Sequence[Row], *, is_planned: bool
-) -> list[str]:
+def _actions(context: DetectionContext, still: Sequence[Row], *, is_planned: bool) -> list[str]:
     if is_planned:
         return ["Nothing to do if all brokers were meant to stop."]
     first = f"{context.commands.unavailable()}   # which have no leader now?"
     if not still:
-        return [first, context.commands.topic(group[0]["topic"])]
+        return [first]
     last = _last_in_sync(context, {_place(row) for row in still})
     lost = brokers_with_failed_disks(context)
     away = {absence.broker for absence in context.absences if absence.end is None} - lost

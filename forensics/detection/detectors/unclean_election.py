@@ -50,6 +50,7 @@ _LOSS_KINDS = (
     "truncated_below_high_watermark",
     "fetch_reset",
 )
+_CUTS = ("truncated", "fetch_reset")
 _LOSS_COLUMNS = (
     "topic", "partition", "kind", "ts", "node", "file", "line", "text", "rule", "telling", "broker",
     "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
@@ -101,10 +102,14 @@ def _date_elections(context: DetectionContext, undated: Sequence[Row]) -> None:
 def _finding(context: DetectionContext, group: list[Row], bounds: Iterable[Bound]) -> Finding:
     losses: list[PartitionLoss] = []
     quoted, started = _quoted(group), [row["started_at"] for row in group]
+    truncated = max(started)
     evidence = context.read_lines(place for row in quoted for place in row["evidence"])
     last_known = _elected_as_last_known(evidence, [partition_name(row) for row in quoted])
     for loss, lines in bounds:
         losses.append(loss)
+        if loss.lost_records_max:
+            cuts = (line["at"] for line in lines if line["kind"] in _CUTS)
+            truncated = max([truncated, *cuts])
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
         evidence += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
     leaders = {row["leader"] for row in group}
@@ -114,7 +119,8 @@ def _finding(context: DetectionContext, group: list[Row], bounds: Iterable[Bound
         _severity(context, losses, last_known),
         _title(losses, leaders),
         min(started),
-        max(started),
+        # Until then what is lost still lies on a disk.
+        truncated,
         evidence,
         stated=all(row["how"] == "observed" for row in group),
         brokers=sorted(leaders | previous),
@@ -397,9 +403,7 @@ def _proven_end(row: Row) -> int | None:
 
 def _find_cut(old: Sequence[Row], start: int) -> Row | None:
     """Find the line by which the old leader cut its log to follow the new one."""
-    cuts = [
-        row for row in old if row["at"] >= start and row["kind"] in ("truncated", "fetch_reset")
-    ]
+    cuts = [row for row in old if row["at"] >= start and row["kind"] in _CUTS]
     return min(cuts, key=lambda row: row["at"], default=None)
 
 

@@ -226,8 +226,8 @@ def _actions(context: DetectionContext, topics: Sequence[str]) -> list[str]:
 
 
 _DO_NOT = (
-    "Bring the missing brokers back rather than lower min.insync.replicas: with 1, acks=all means "
-    "the leader alone."
+    "Bring missing replicas back in sync rather than lower min.insync.replicas: with 1, acks=all "
+    "means the leader alone."
 )
 _MECHANISM = (
     "With fewer in-sync replicas than min.insync.replicas a leader rejects records sent with "

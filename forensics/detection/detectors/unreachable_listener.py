@@ -58,6 +58,9 @@ def _client_finding(
         "refused": "connections there are refused",
         "timed out": "no answer comes from there",
     }[address.reason]
+    look = f"grep advertised.listeners server.properties   # on {broker}: what it gives out"
+    if address.broker is None:
+        look = "Look at advertised.listeners of every broker."
     return context.finding(
         NAME,
         limits["clients"],
@@ -84,9 +87,7 @@ def _client_finding(
                 "to an address that these clients can resolve and reach; a listener of its own for "
                 "them if other clients need the one that is there."
             ),
-            "Look at advertised.listeners of every broker."
-            if address.broker is None
-            else f"grep advertised.listeners server.properties   # on {broker}: what it gives out",
+            *(() if named else (look,)),
             f"On the host of {quote(clients[0])}: nc -vz {_host_and_port(address.address)}",
         ],
         why=f"{address.count} failures for more than {limits['lasting']} s and not one connection "

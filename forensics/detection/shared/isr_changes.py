@@ -461,6 +461,13 @@ def say_in_sync_again(context: DetectionContext, absence: Absence) -> str:
     return "" if at is None else f" All its replicas were in sync again at {to_iso(at)[11:19]}."
 
 
+def check_in_sync(context: DetectionContext, absence: Absence, whose: str = "its") -> list[str]:
+    """Return the command that shows whether a broker's replicas are back, unless lines tell it."""
+    if absence.end is not None and _in_sync_again(context, absence) is not None:
+        return []
+    return [f"{context.commands.under_replicated()}   # are {whose} replicas in sync again?"]
+
+
 @once_per_run
 def _find_returns(context: DetectionContext) -> dict[tuple[int, int], int]:
     """Follow the brokers that were away through tables/isr, in one pass."""

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from forensics.history.nodes.broker_states import AWAY_STATES, SHUTDOWN_STATES
 from forensics.lib import intervals
-from forensics.lib.text_format import count, duration, join_names, natural_key, time_text
+from forensics.lib.text_format import duration, join_names, natural_key, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import partition_groups, plotly_sheet, theme, time_bins
 from forensics.report.figures import timeline
@@ -94,12 +94,12 @@ def _rows_title(title: str, every: Sequence[LaneInterval], drawn: Sequence[LaneI
 
     >>> one, two = (LaneInterval(name, None, "up", 0, 1) for name in "ab")
     >>> _rows_title("Clients", [one, two], [two]), _rows_title("Clients", [one], [one])
-    ('Clients: 1 of 2, those in trouble first', 'Clients')
+    ('Clients: 1 of 2, those in most trouble', 'Clients')
     """
     all_names, names = ({lane.name for lane in lanes} for lanes in (every, drawn))
     if len(names) == len(all_names):
         return title
-    return f"{title}: {len(names)} of {len(all_names)}, those in trouble first"
+    return f"{title}: {len(names)} of {len(all_names)}, those in most trouble"
 
 
 def _brackets(run: RunOutput, names: AbstractSet[str]) -> list[LaneInterval]:
@@ -165,13 +165,11 @@ def _caption(run: RunOutput, data: plotly_sheet.TimelineData) -> str:
         if name not in told and (level := time_bins.max_level(points, data.view))
     ]
     worst = [f"partitions at the same moment, at most: {', '.join(peaks)}"] if peaks else []
-    errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
-    logged = [f"clients logged {count(errors, 'error')}"] if errors else []
     start, end = map(time_text, data.view)
     if start[:10] == end[:10]:
         # The axis has the day.
         start, end = start[11:], end[11:]
-    text = "; ".join([served, *worst, *logged])
+    text = "; ".join([served, *worst])
     return f"{text}. Shown: {start} to {end} {current_zone().label}; the strip below has all."
 
 

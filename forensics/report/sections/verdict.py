@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.text_format import time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import advise_collection
@@ -12,6 +13,7 @@ from forensics.report.headline import (
     describe_reading,
     headline,
     list_doubts,
+    list_unread_errors,
 )
 from forensics.report.html import Markup, anchor, join, render_inline, tag, verdict_box
 from forensics.report.incident_span import describe_others, describe_span, incident_span
@@ -57,7 +59,11 @@ def _when(run: RunOutput) -> str:
         return "No line has a time."
     start, end = map(time_text, run.window)
     end = end[11:] if start[:10] == end[:10] else end
-    return f"{start} \u2013 {end} {current_zone().label}; {describe_reading(run)}."
+    told = f"{start} \u2013 {end} {current_zone().label}; {describe_reading(run)}."
+    if run.document.get("verdict") != "clear":
+        return told
+    sure = "limited by what is not known, below" if list_unknown(run) else "high"
+    return f"{told} Confidence that no incident was missed: {sure}."
 
 
 def _incident(run: RunOutput) -> Answers:
@@ -77,9 +83,12 @@ def _clear(run: RunOutput) -> Answers:
     ]
     if len(merged) > MAX_ROUTINE:
         lines.append(SummaryLine("And more.", "findings", "Findings"))
+    merged = [one for one in merged if one.findings[0].detector != UNREAD_ERRORS]
     nothing = SummaryLine("Nothing: no finding of level medium or higher.")
+    read = [SummaryLine(f"Read what no rule reads: {one.title}.", one.id, "Evidence")
+            for one in list_unread_errors(run)[:MAX_ROUTINE]]  # fmt: skip
     return [
-        ("Do now", [nothing]),
+        ("Do now", read or [nothing]),
         ("Routine", lines),
         ("Not known", list_unknown(run)),
         ("Logs", describe_logs(run)),

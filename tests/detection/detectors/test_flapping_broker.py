@@ -173,6 +173,11 @@ def test_it_says_when_redundancy_was_back(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, away=away, isr=states))
 
     assert "All its replicas were in sync again at 00:05:30." in found.explanation
+    # Nobody need look whether they are, then.
+    asked = "are broker 2's replicas in sync again?"
+    assert not [action for action in found.actions if asked in action]
+    [found] = find(case(tmp_path, away=away, isr=states[:2]))
+    assert [action for action in found.actions if asked in action]
 
 
 def test_two_crashes_are_not(tmp_path: Path) -> None:

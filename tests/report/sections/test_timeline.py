@@ -239,7 +239,7 @@ def test_a_figure_with_fewer_rows_than_clients_says_so(tmp_path: Path) -> None:
     clients = [client_lane(f"app-{number}", "healthy", 0, END) for number in range(9)]
     html = draw(tmp_path, lane("broker-1", "up", 0, END), *clients)
 
-    assert "Clients: 6 of 9, those in trouble first" in html
+    assert "Clients: 6 of 9, those in most trouble" in html
 
 
 def test_a_leader_is_drawn_from_the_moment_that_lines_show_it(tmp_path: Path) -> None:
