@@ -48,7 +48,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
-from forensics.events.scan import preload_patterns
+from forensics.events.scan import TEXT_NOTE, preload_patterns
 from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
 from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
@@ -295,7 +295,7 @@ def scan_archives(
                 sums.update(lines=row["lines"], events=row["events"])
                 yield row
             whole = files[name].to_row() if files[name].parts else row
-            if whole["damaged"]:
+            if whole["damaged"] not in (None, TEXT_NOTE):
                 damaged.append((name, whole["damaged"]))
 
     write_batches(to_batches(rows(), FILES), FILES, settings.tables / "files")
