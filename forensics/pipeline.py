@@ -64,7 +64,7 @@ from forensics.history.mixed_clusters import refuse_contradictions, refuse_stran
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
-from forensics.history.partitions.outages import build_outages
+from forensics.history.partitions.outages import build_outages, read_offline_replicas
 from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
 from forensics.ingest.container_accounts import (
     CONTAINER_SPLIT,
@@ -512,7 +512,10 @@ def rebuild_history(
     write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
     context = build_fold_context(events, clocks, lanes, covered, startups)
     _fold_partitions(engine, context, settings)
-    outages = build_outages(tables / "leadership", lanes.absences)
+    offline = read_offline_replicas(events, clocks, lanes.brokers)
+    outages = build_outages(
+        tables / "leadership", lanes.absences, offline, context.actions.deletions
+    )
     write_table(outages, tables / "outages")
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
     notify(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")
