@@ -198,5 +198,6 @@ def _is_routine(finding: Finding) -> bool:
     """Return True for what an operator did: rolls, reassignments, restarts that ended."""
     if finding.detector == "broker-restart":
         kind, away = finding.measures.get("kind"), finding.measures.get("away_s")
-        return kind == "controlled" and away is not None
+        failed = finding.measures.get("failed_starts")
+        return kind == "controlled" and away is not None and not failed
     return finding.detector in ("rolling-restart", "reassignment")
