@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -77,6 +78,12 @@ _BINARY_SHARE = 0.001
 _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
 # A time with a date, as the layouts of logs have it at the beginning of a line.
 _DATED = r"^[^\w\n]{0,4}[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+# A log has times, levels or loggers, however they are written; what has none of them is no log, and
+# nobody is warned of it.
+TEXT_NOTE = "text, not a log"
+_LOG_SIGNS = re.compile(
+    rb"(?i)\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b|\d\d:\d\d|\d{10}|kafka\.[a-z]"
+)
 # In a document that is a log so many of the lines hold one.
 _LOG_SHARE = 0.1
 
@@ -445,6 +452,8 @@ class _PieceSummary:
     def note_unreadable(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
+        elif self.counts and not self.counts.records and not _LOG_SIGNS.search(head):
+            self._notes.append(TEXT_NOTE)
         else:
             self._notes.append("no known log layout at its beginning")
 

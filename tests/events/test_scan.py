@@ -137,7 +137,7 @@ MESSAGES = "".join(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (MESSAGES, "no known log layout"),
+        (MESSAGES, "30 line(s) were read as no event although they say what rules look for"),
         (
             "".join(
                 f"[2026-11-18 11:38:{at:02},000] INFO {line} (notes)\n"

@@ -477,7 +477,7 @@ _LAST = "last known"
 _TRIGGERS = {
     "automatic": "On {where} no in-sync replica was alive, and the controller elected another one "
     "by itself, as unclean.leader.election.enable allows.",
-    "manual": "On {where} an unclean election was ordered (kafka-leader-elections.sh "
+    "manual": "On {where} an unclean election was ordered (kafka-leader-election.sh "
     "--election-type unclean), which needs no unclean.leader.election.enable.",
     _LAST: "On {where} no replica was in sync, and the controller elected the last leader that it "
     "knew to have been (lastKnownElr), which needs no unclean.leader.election.enable: what was "
@@ -558,7 +558,7 @@ def _actions(
 
 
 _ASK = (
-    "Find out who ran kafka-leader-elections.sh --election-type unclean, and why: wait for the "
+    "Find out who ran kafka-leader-election.sh --election-type unclean, and why: wait for the "
     "replicas that were in sync as long as they can be brought back."
 )
 _SEND_AGAIN = (

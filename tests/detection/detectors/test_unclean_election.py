@@ -253,7 +253,7 @@ def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> 
     assert "an unclean election was ordered" in found.explanation
     assert found.losses[0].manner == "manual"
     assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)
-    assert any("who ran kafka-leader-elections.sh" in action for action in found.actions)
+    assert any("who ran kafka-leader-election.sh" in action for action in found.actions)
     assert not any("unclean.leader.election.enable" in action for action in found.actions)
 
 
