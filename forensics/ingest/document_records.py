@@ -130,3 +130,91 @@ class LinedDocument(ABC):
     @abstractmethod
     def _finish(self, pieces: list[Piece]) -> None:
         """Add the record that ends with the file."""
+
+
+# How a message of syslog is sent that may hold line breaks: its length, a blank, the message.
+_FRAMED = re.compile(rb"[ \t\r\n\0]*([1-9][0-9]{0,6}) (?=<[0-9]{1,3}>)")
+_LONGEST_HEAD, _FRAMES = 64, 3
+# What stands before its text, in the new form and in the old one; every line of it gets that.
+_HEADER = re.compile(
+    rb"<[0-9]{1,3}>"
+    rb"(?:1 (?:[^\s]{1,255} ){5}(?:-|(?:\[(?:[^\]\\\n]|\\[^\n])*\])+) ?(?:\xef\xbb\xbf)?"
+    rb"|[A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [^\s]{1,255} [^\s:]{1,255}: ?)"
+)
+_MOST_LINES = 2000
+
+
+class FramedDocument:
+    """Reads messages of syslog that each stand behind their length in bytes (RFC 6587)."""
+
+    def __init__(self, readers: Sequence[ObjectReader]) -> None:
+        """Begin before the first message."""
+        self.readers = readers
+        self.unread_lines = 0
+        self._rest = b""
+        self._offset = 0
+        self._numbers = LineNumbers()
+
+    def feed(self, block: bytes, *, final: bool) -> list[Piece]:
+        """Take the next block; return the messages that are whole now."""
+        self._numbers.add(block)
+        data, at, pieces = self._rest + block, 0, list[Piece]()
+        while at < len(data):
+            end = find_frame_end(data, at, final=final)
+            if end is None:
+                break
+            found = _FRAMED.match(data, at, end)
+            first, last = (self._numbers.number(self._offset + one) for one in (at, end - 1))
+            if found:
+                first = self._numbers.number(self._offset + found.start(1))
+                text = _repeat_header(data[found.end() : end].rstrip(b"\r\n\0")[:MAX_RECORD])
+                pieces.append(Piece(self._offset + found.start(1), first, last, text))
+            else:
+                # The end of a message whose beginning is missing.
+                self.unread_lines += last - first
+            at = end
+        self._rest, self._offset = data[at:], self._offset + at
+        self._numbers.forget(self._offset)
+        return pieces
+
+
+def _repeat_header(text: bytes) -> bytes:
+    header = _HEADER.match(text)
+    if header is None or text.count(b"\n") > _MOST_LINES:
+        return text
+    return text.replace(b"\n", b"\n" + header[0])
+
+
+def find_frame_end(data: bytes, at: int, *, final: bool) -> int | None:
+    """Return where a message that begins at a place ends, or what stands before the next one.
+
+    None if more has to be read. A length that does not lead to the end or to another message is
+    wrong, as where it counts characters; then the next one ends the message.
+    """
+    found = _FRAMED.match(data, at)
+    if found:
+        end = found.end() + int(found[1])
+        if end + _LONGEST_HEAD > len(data) and not final and int(found[1]) <= MAX_RECORD:
+            return None
+        if _FRAMED.match(data, end) or (end <= len(data) and not data[end:].strip()):
+            return end
+    other = _FRAMED.search(data, found.end() if found else at)
+    if other:
+        return other.start(1)
+    return len(data) if final or len(data) - at > MAX_RECORD else None
+
+
+def looks_framed(head: bytes) -> bool:
+    """Return True if messages stand behind their lengths, and not each on lines of its own."""
+    first = _FRAMED.search(head)
+    if first is None or first.start(1) > MAX_RECORD:
+        return False
+    at, joined = first.start(1), 0
+    for _ in range(_FRAMES):
+        found = _FRAMED.match(head, at)
+        end = found.end() + int(found[1]) if found else 0
+        if not found or end >= len(head) or not _FRAMED.match(head, end):
+            return False
+        joined += b"\n" not in head[end - 1 : end + 1]
+        at = end
+    return joined > 0

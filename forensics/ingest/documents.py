@@ -23,7 +23,14 @@ from forensics.ingest.csv_documents import (
     find_drawn_table,
     find_table,
 )
-from forensics.ingest.document_records import Document, LinedDocument, Piece, line_time
+from forensics.ingest.document_records import (
+    Document,
+    FramedDocument,
+    LinedDocument,
+    Piece,
+    line_time,
+    looks_framed,
+)
 from forensics.ingest.field_inference import (
     GUESSED_ROLE,
     Recorder,
@@ -178,8 +185,8 @@ def preview(document: Document, head: bytes) -> bytes:
 def _judge(
     head: bytes, readers: Sequence[ObjectReader], loggers: Collection[str]
 ) -> Document | None:
-    if head.startswith(_JOURNAL):
-        return JournalDocument(readers)
+    if head.startswith(_JOURNAL) or looks_framed(head):
+        return (JournalDocument if head.startswith(_JOURNAL) else FramedDocument)(readers)
     if (lines_of := _find_lines_document(head, readers)) is not None:
         return lines_of
     for looks, printed in _PRINTED:

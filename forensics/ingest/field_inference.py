@@ -48,6 +48,7 @@ _REACH = 200
 # Of the records of a sample so many have what makes a field one of times, levels or loggers.
 _MOST, _SOME_LOGGERS, _FEW = 0.8, 0.4, 3
 _MAX_LEVELS, _MAX_LOGGER, _MIN_MESSAGE = 8, 200, 12
+_LETTER = re.compile("[TVDIWEFC]|D[1-5]")
 _TRACE = re.compile(r"(?:^|\n)\s*at [\w.$/@]+\(|^[\w.$]+(?:Exception|Error)\b")
 # The first brackets of Kafka's own messages.
 _OWN_BRACKET = re.compile(r"\[[A-Z][A-Za-z -]*?(?:\b[A-Za-z]+=|[bB]roker )")
@@ -221,7 +222,7 @@ def _roles_by_values(
     for path, some in names.items():
         if path in times or len(some) < _SOME_LOGGERS * count:
             continue
-        if len(set(some)) <= _MAX_LEVELS and all(is_level(one.strip().encode()) for one in some):
+        if len(set(some)) <= _MAX_LEVELS and all(map(_is_level, some)):
             roles.setdefault("level", path)
             continue
         known = sum(len(one) < _MAX_LOGGER and is_logger(one.strip(), loggers) for one in some)
@@ -256,6 +257,10 @@ def _day_and_clock(
         path for path in whole if all(is_whole_time(f"2000-01-01 {one}") for one in names[path])
     ]
     return {"day": days[0], "clock": clocks[0]} if days and clocks else {}
+
+
+def _is_level(text: str) -> bool:
+    return _LETTER.fullmatch(text) is not None or is_level(text.strip().encode())
 
 
 def _is_trace(text: str) -> bool:

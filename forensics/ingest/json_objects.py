@@ -62,13 +62,22 @@ _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2},[0-9
 _ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
 _DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
 _SHORT_NUMBER = re.compile("[0-9]{1,10}")
-_LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
+_LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}|D[1-5]"), re.compile(r"[^\s()]{1,512}")
+# Where a class logs and names no level, it is the usual one: Serilog leaves it out.
+_USUAL_LEVEL, _OF_CLASS = "INFO", re.compile(r"(?:^|\.)[A-Z]\w*(?:\$\w*)*\.*$|\.logger$")
+# A message in which names stand for values, those that are written in a way of their own, and
+# braces that are meant as such.
+_TEMPLATES = {"mt", "messagetemplate"}
+_HOLE = re.compile(r"\{\{|\}\}|\{[@$]?([A-Za-z0-9_]{1,256})(?:,-?[0-9]{1,5})?(:[^{}\n]{1,256})?\}")
+_RENDERED = "r"
 # The loggers of Java are classes, and those of Kafka's own topics.
 _CLASS = re.compile(r"(?:^|\.)[A-Z]\w*[$.]*$|\.logger$")
 _LEVEL_NAMES = {
     "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
     "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
-    "SEVERE": "ERROR",
+    "SEVERE": "ERROR", "VERBOSE": "TRACE",
+    "T": "TRACE", "V": "TRACE", "D": "DEBUG", "I": "INFO", "W": "WARN", "E": "ERROR", "F": "FATAL",
+    "C": "FATAL", **{f"D{at}": "DEBUG" for at in range(1, 6)},
 }  # fmt: skip
 # The numbers of syslog, and from 10 on those of bunyan and pino.
 _SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
@@ -217,7 +226,10 @@ class ObjectReader:
         if found.ranks["message"][1] == 0:
             # rsyslog puts a blank before every message.
             message = message.lstrip(" ")
-        whole = found.ranks["message"][1] == 0 or "level" not in values
+        whole = found.ranks["message"][1] == 0
+        if not whole and self._is_template(found):
+            message = _fill_template(message, node)
+        whole |= "level" not in values and not _is_class(values.get("logger"))
         record = None if whole else self._write_record(node, message, found)
         if record is None and values.get("logger") in _OBJECTS_AS_LINES:
             return None
@@ -282,7 +294,8 @@ class ObjectReader:
     def _write_record(self, node: Mapping[str, Any], message: str, found: _Found) -> str | None:
         """Write the parts of a record as Kafka's own layout does; None if one is missing."""
         values = found.values
-        stamp, level = format_time(values.get("time")), read_level(values.get("level"))
+        stamp = format_time(values.get("time"))
+        level = read_level(values["level"]) if "level" in values else _USUAL_LEVEL
         if stamp is None or level is None:
             return None
         logger = values.get("logger")
@@ -315,6 +328,10 @@ class ObjectReader:
             below += f"\n{stack}"
         return f"[{stamp}] {level} {first.rstrip(chr(13))} ({logger}){below}"
 
+    def _is_template(self, found: _Found) -> bool:
+        names, rank = self.names["message"], found.ranks["message"][1]
+        return 0 < rank <= len(names) and fold_key(names[rank - 1].rpartition(".")[2]) in _TEMPLATES
+
     def _write_client_line(self, node: Mapping[str, Any], parts: _Parts) -> str | None:
         """Write the line of a library that an application logged; the keys may hold its parts."""
         level, stamp, logger, message = parts
@@ -343,6 +360,33 @@ class ObjectReader:
         }
         others = {key: node[key] for key in node if key not in {*told, *written, "pid", "v"}}
         return msgspec.json.encode(written | others).decode()
+
+
+def _is_class(logger: object) -> bool:
+    return type(logger) is str and _OF_CLASS.search(logger) is not None
+
+
+def _fill_template(message: str, node: Mapping[str, Any]) -> str:
+    """Put values into a message, by their names in its object or in one that this holds.
+
+    >>> _fill_template("{Of:000} of {Name} {{x}} {Gone}", {"Of": 7, "@r": ["007"], "Name": "a"})
+    '007 of a {x} {Gone}'
+    """
+    nodes = [node, *(one for one in node.values() if type(one) is dict)]
+    rendered = next((one for key, one in node.items() if fold_key(key) == _RENDERED), None)
+    written = iter(rendered if type(rendered) is list else ())
+
+    def fill(hole: re.Match[str]) -> str:
+        name, form = hole.groups()
+        if name is None:
+            return hole[0][0]
+        own = next(written, None) if form else None
+        value = own if own is not None else next((one[name] for one in nodes if name in one), None)
+        if value is None:
+            return hole[0]
+        return value if type(value) is str else msgspec.json.encode(value).decode()
+
+    return _HOLE.sub(fill, message)
 
 
 def open_typed(value: Any) -> Any:

@@ -368,7 +368,8 @@ def _unclean(run: RunOutput) -> str:
     return f"up to {_records(totals.at_most)} lost{after}"
 
 
-def _whom(finding: SavedFinding) -> str:
+def whom_text(finding: SavedFinding) -> str:
+    """Join whom a finding is about."""
     return join_names(story_names(finding))
 
 
@@ -401,7 +402,7 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
 def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:
     if kind == "flapping-broker":
         for one in members:
-            done = _flapping_verb(one)
+            done = flapping_verb(one)
             stayed = " and did not come back" if is_open(run, one) else ""
             yield f"{brokers_text(one.brokers)} {done} {often_text(one)}{stayed}"
         return
@@ -463,7 +464,7 @@ def _how_long(finding: SavedFinding) -> str:
     return ""
 
 
-def _flapping_verb(finding: SavedFinding) -> str:
+def flapping_verb(finding: SavedFinding) -> str:
     """Say what a broker did again and again; one only froze where its own log was silent."""
     how = str(finding.measures.get("how"))
     if how == "pause" and "froze" not in finding.title:
@@ -542,66 +543,3 @@ def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[
         yield f"{bounds_text(least, most)} lost"
     elif most is None:
         yield "records may be lost"
-
-
-def open_causes(run: RunOutput) -> list[str]:
-    """Ask what began it and stands in no log: for brokers first, then for what clients met."""
-    span = incident_span(run)
-    findings = span.findings if span else run.incidents
-    asked: dict[str, list[int]] = {}
-    others: list[str] = []
-    given_up = [one for one in findings if one.detector == "undelivered-records"]
-    flapping = [one for one in findings if one.detector == "flapping-broker"]
-    told = {broker for one in flapping for broker in one.brokers}
-    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
-        verb = _unexplained(one)
-        if one.measures.get("freezes_min"):
-            others.append(
-                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
-                "session mostly leaves no line"
-            )
-        if verb and one.clients and not one.brokers:
-            others.append(f"why {join_names(story_names(one))} {verb}")
-        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
-            asked.setdefault(verb, []).extend(one.brokers)
-        elif question := _question(one):
-            others.append(question)
-    brokers = [
-        f"why {brokers_text(list(dict.fromkeys(numbers)))} {verb}"
-        for verb, numbers in asked.items()
-        if numbers
-    ]
-    names = join_names([name for one in given_up for name in story_names(one)])
-    lost = [f"how many records {names} gave up in all"] if names else []
-    return [*brokers, *dict.fromkeys(others), *lost]
-
-
-def _unexplained(finding: SavedFinding) -> str:
-    """Return what a broker did without a line that says why; empty where there is one."""
-    measures, kind = finding.measures, str(finding.measures.get("kind"))
-    if finding.detector == "broker-restart":
-        # One that ended itself says why in its title.
-        is_open_crash = kind == "crash" and "crashed" in finding.title
-        return {"crash": "crashed" if is_open_crash else "", "unknown": "went away"}.get(kind, "")
-    if finding.detector == "flapping-broker":
-        is_explained = measures.get("reasons") or measures.get("collected")
-        return "" if is_explained else _flapping_verb(finding)
-    if finding.detector == "long-pause":
-        return "froze" if set(measures.get("ways") or ()) == {"silence"} else ""
-    return {
-        "isolated-broker": "was cut off", "network-partition": "could not reach each other",
-        "fencing-loop": "was fenced again and again",
-    }.get(finding.detector, "")  # fmt: skip
-
-
-def _question(finding: SavedFinding) -> str:
-    measures = finding.measures
-    if finding.detector == "offset-reset" and measures.get("cause") == "delete_records":
-        return f"who deleted records of {measures.get('topic')}"
-    if finding.detector == "stale-metadata" and measures.get("suspect") == "topic_deleted":
-        return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
-    if finding.detector == "session-expiry" and measures.get("kind") in ("unreachable", "common"):
-        return "why ZooKeeper did not answer"
-    if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
-        return f"why the members of {_whom(finding)} come and go"
-    return ""

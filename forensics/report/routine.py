@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from forensics.lib.text_format import count, detector_label, duration, join_names
-from forensics.report.finding_text import STANDING_DETECTORS
+from forensics.report.finding_text import STANDING_DETECTORS, shorten_names
 from forensics.report.headline import brokers_text, describe_last_stops, is_last_stop, lost_if
 from forensics.report.incident_span import clock_text
 from forensics.run_output.reader import RunOutput, SavedFinding
@@ -72,6 +72,7 @@ def _text(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> str:
         number = count(len(members), "short metadata refresh", "short metadata refreshes")
         return f"{number} by clients after a leader moved, {under}: expected"
     titles = join_names([one.title or detector_label(one.detector) for one in members], 2)
+    titles = shorten_names(titles)
     return f"{titles}: they {lost_if(run)}" if kind == "truncation" else titles
 
 

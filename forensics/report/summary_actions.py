@@ -31,10 +31,12 @@ from forensics.report.headline import (
     brokers_text,
     describe_last_stops,
     describe_unread_errors,
+    flapping_verb,
     is_last_stop,
     list_doubts,
     list_unread_errors,
-    open_causes,
+    story_names,
+    whom_text,
 )
 from forensics.report.incident_span import (
     HEARD_MS,
@@ -58,6 +60,7 @@ from forensics.run_output.reader import RunOutput, SavedFinding
 # A clock that is off by less confuses nobody who reads lines beside this page.
 WRONG_MS = 1000
 MAX_ACTIONS, MAX_UNKNOWN, MAX_CAUSES = 3, 4, 3
+DELETED = ("topic_deleted", "topic_recreated")
 # Words that a reader would have to fill in first.
 PLACEHOLDER = re.compile(
     r"\b(TOPIC|BYTES|GROUP|BROKER|BROKER_ID|CONTROLLER|ZOOKEEPER|LOG_DIR|ARCHIVE|OFFSET|NODE|POD)\b"
@@ -384,7 +387,7 @@ def _partitions_led(run: RunOutput, nodes: Iterable[str]) -> int:
 
 def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     if run.document.get("verdict") == "incident" and run.incidents:
-        for question in open_causes(run)[:MAX_CAUSES]:
+        for question in _open_causes(run)[:MAX_CAUSES]:
             yield SummaryLine(f"{shorten_names(question[:1].upper() + question[1:])}.")
         if open_ends := outages_without_end(run).partitions:
             of = count(open_ends, "partition")
@@ -406,6 +409,74 @@ def _open_questions(run: RunOutput) -> Iterator[SummaryLine]:
     doubts = [one for one in list_doubts(run) if not one.startswith("logs of ")]
     for doubt in doubts:
         yield SummaryLine(f"{doubt[:1].upper()}{doubt[1:]}.", "unseen", "More")
+
+
+def _open_causes(run: RunOutput) -> list[str]:
+    """Ask what began it and stands in no log: for brokers first, then for what clients met."""
+    span = incident_span(run)
+    findings = list(span.findings if span else run.incidents)
+    asked: dict[str, list[int]] = {}
+    others: list[str] = []
+    given_up = [one for one in findings if one.detector == "undelivered-records"]
+    flapping = [one for one in findings if one.detector == "flapping-broker"]
+    told = {broker for one in flapping for broker in one.brokers}
+    # Clients that were back at once are no incident; that somebody deleted their topic is one.
+    findings += [
+        one for one in run.findings
+        if one.measures.get("suspect") == "topic_recreated" and one not in findings
+    ]  # fmt: skip
+    for one in sorted(findings, key=lambda one: (one.start_ms or 0, one.id)):
+        verb = _unexplained(one)
+        if one.measures.get("freezes_min"):
+            others.append(
+                f"how often {brokers_text(one.brokers)} froze in all: a freeze shorter than the "
+                "session mostly leaves no line"
+            )
+        if verb and one.clients and not one.brokers:
+            others.append(f"why {join_names(story_names(one))} {verb}")
+        elif verb and not (one.detector == "broker-restart" and set(one.brokers) & told):
+            asked.setdefault(verb, []).extend(one.brokers)
+        elif question := _question(one):
+            others.append(question)
+    brokers = [
+        f"why {brokers_text(list(dict.fromkeys(numbers)))} {verb}"
+        for verb, numbers in asked.items()
+        if numbers
+    ]
+    names = join_names([name for one in given_up for name in story_names(one)])
+    lost = [f"how many records {names} gave up in all"] if names else []
+    return [*brokers, *dict.fromkeys(others), *lost]
+
+
+def _unexplained(finding: SavedFinding) -> str:
+    """Return what a broker did without a line that says why; empty where there is one."""
+    measures, kind = finding.measures, str(finding.measures.get("kind"))
+    if finding.detector == "broker-restart":
+        # One that ended itself says why in its title.
+        is_open_crash = kind == "crash" and "crashed" in finding.title
+        return {"crash": "crashed" if is_open_crash else "", "unknown": "went away"}.get(kind, "")
+    if finding.detector == "flapping-broker":
+        is_explained = measures.get("reasons") or measures.get("collected")
+        return "" if is_explained else flapping_verb(finding)
+    if finding.detector == "long-pause":
+        return "froze" if set(measures.get("ways") or ()) == {"silence"} else ""
+    return {
+        "isolated-broker": "was cut off", "network-partition": "could not reach each other",
+        "fencing-loop": "was fenced again and again",
+    }.get(finding.detector, "")  # fmt: skip
+
+
+def _question(finding: SavedFinding) -> str:
+    measures = finding.measures
+    if finding.detector == "offset-reset" and measures.get("cause") == "delete_records":
+        return f"who deleted records of {measures.get('topic')}"
+    if finding.detector == "stale-metadata" and measures.get("suspect") in DELETED:
+        return f"who deleted topic {join_names(list(measures.get('topics') or ()))}"
+    if finding.detector == "session-expiry" and measures.get("kind") in ("unreachable", "common"):
+        return "why ZooKeeper did not answer"
+    if finding.detector == "rebalance-storm" and measures.get("cause") == "members_come_and_go":
+        return f"why the members of {whom_text(finding)} come and go"
+    return ""
 
 
 def _unknown_leaders(run: RunOutput) -> Iterator[SummaryLine]:

@@ -312,8 +312,46 @@ def spaced(node: object) -> str:
     return json.dumps(node)
 
 
+OF_SERILOG = {"TRACE": "Verbose", "WARN": "Warning", "ERROR": "Error", "FATAL": "Fatal"}
+NUMBER = re.compile(r"(?<![\w.-])[0-9]{1,15}(?![\w.-])")
+
+
+def serilog(one: Record, message: str, holes: Mapping[str, Any], logger: str) -> Object:
+    """Write a record as Serilog does, which leaves its usual level out."""
+    text = "@mt" if holes else "@m"
+    node = {"@t": one.iso.replace("Z", "1230Z"), text: message, **holes, logger: one.logger}
+    return node | ({} if one.level == "INFO" else {"@l": OF_SERILOG.get(one.level, "Debug")})
+
+
+def template(one: Record) -> Object:
+    """Write the numbers of a message beside it, the first one twice: as it was written, too."""
+    holes: dict[str, Any] = {}
+    first, line_break, below = one.message.partition("\n")
+
+    def dig(number: re.Match[str]) -> str:
+        name = f"Value{len(holes)}"
+        holes[name] = int(number[0])
+        return "{" + name + ("" if len(holes) > 1 else ":000") + "}"
+
+    plain = NUMBER.search(first)
+    text = NUMBER.sub(dig, first.replace("{", "{{").replace("}", "}}")) + line_break + below
+    if plain is None:
+        return serilog(one, one.message, {}, "SourceContext")
+    return serilog(one, text, {"@r": [plain[0]], **holes}, "SourceContext")
+
+
+def mongod(one: Record) -> Object:
+    """Write a record as mongod does."""
+    moment = {"$date": one.iso.replace("Z", "+00:00")}
+    head = {"t": moment, "s": one.level[0], "c": one.logger, "id": 20883, "ctx": "main"}
+    return head | {"msg": one.message, "attr": {"after": "1 s"}}
+
+
 # Layouts that write a record in its parts.
 PARTS: Mapping[str, Write] = {
+    "serilog compact": each_record(lambda one: serilog(one, one.message, {}, "Class")),
+    "serilog template": each_record(template),
+    "mongod": each_record(mongod),
     "ecs": each_record(ecs),
     "ecs nested": each_record(
         lambda one: {
@@ -738,7 +776,21 @@ PRINTED: Mapping[str, Write] = {
     ),
 }
 
+
+def framed(text: str) -> str:
+    """Put the length in bytes before a message of syslog (RFC 6587)."""
+    return f"{len(text.encode())} {text}"
+
+
 DOCUMENTS: Mapping[str, Write] = {
+    "syslog behind its length": lambda records: "".join(
+        framed(f'<14>1 {one.iso} b1 kafka 12 ID7 [x@32473 a="\\]"] {one.text}') for one in records
+    ),
+    "old syslog behind its length": lambda records: "".join(
+        framed(f"<14>{one.at:%b %d %H:%M:%S} b1 kafka[12]: {line}" + "\n" * (at % 2))
+        for at, one in enumerate(records)
+        for line in one.text.split("\n")
+    ),
     **PRINTED,
     "ecs with stacks in lines": lambda records: "".join(map(ecs_in_lines, records)),
     "search response": lambda records: compact(hits(records)),
