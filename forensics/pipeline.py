@@ -48,7 +48,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
-from forensics.events.scan import preload_patterns
+from forensics.events.scan import TEXT_NOTE, preload_patterns
 from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
 from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
@@ -64,7 +64,7 @@ from forensics.history.mixed_clusters import refuse_contradictions, refuse_stran
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
-from forensics.history.partitions.outages import build_outages
+from forensics.history.partitions.outages import build_outages, read_offline_replicas
 from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
 from forensics.ingest.container_accounts import (
     CONTAINER_SPLIT,
@@ -295,7 +295,7 @@ def scan_archives(
                 sums.update(lines=row["lines"], events=row["events"])
                 yield row
             whole = files[name].to_row() if files[name].parts else row
-            if whole["damaged"]:
+            if whole["damaged"] not in (None, TEXT_NOTE):
                 damaged.append((name, whole["damaged"]))
 
     write_batches(to_batches(rows(), FILES), FILES, settings.tables / "files")
@@ -498,20 +498,24 @@ def rebuild_history(
     engine = engine.for_table(events)
     accounts = list_node_accounts(files.values())
     nodes = {file.node: file.role for file in accounts if file.node and file.role}
-    sources = list_anchor_sources(read_startup_windows(events))
+    startups = read_startup_windows(events)
+    sources = list_anchor_sources(startups)
     anchors = engine.run_readers(events, sources, ANCHORS)
     reduce_pair = make_pair_reducer(len(nodes))
     pairs = engine.reduce_groups(anchors, ["node", "other"], reduce_pair, PAIRS)
     clocks = build_clocks(pairs, events, sorted(nodes), accounts)
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     covered = log_coverage.measure_coverage(accounts, clocks)
-    lanes = build_lanes.build_lanes(events, clocks, nodes, covered)
+    lanes = build_lanes.build_lanes(events, clocks, nodes, covered, startups)
     write_table(lanes.table(covered), tables / "lanes")
     named = find_named_nodes(events)
     write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
-    context = build_fold_context(events, clocks, lanes, covered)
+    context = build_fold_context(events, clocks, lanes, covered, startups)
     _fold_partitions(engine, context, settings)
-    outages = build_outages(tables / "leadership", lanes.absences)
+    offline = read_offline_replicas(events, clocks, lanes.brokers)
+    outages = build_outages(
+        tables / "leadership", lanes.absences, offline, context.actions.deletions
+    )
     write_table(outages, tables / "outages")
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
     notify(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")

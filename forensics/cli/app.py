@@ -44,6 +44,7 @@ from forensics.lib.this_machine import (
     map_little,
     mappable_bytes,
     memory_is_short,
+    return_memory,
     stand_by_child,
 )
 from forensics.settings import ENGINES
@@ -170,6 +171,8 @@ def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> No
     if mappable_bytes() is not None:
         stand_by_child()
         map_little()
+    else:
+        return_memory()
     # Half a second of a run would go into looking for it among the modules that it loads.
     collect_garbage_seldom()
     if threading.current_thread() is threading.main_thread():

@@ -29,10 +29,12 @@ MIN_PARSED_SHARE_FOR_LOSS = 0.95
 _SHOWN = 2
 # Notes about a file that was read to its end: it is no log, or a line of it is too long.
 _HARMLESS_NOTE = re.compile(
-    r"binary data, not a log|no known log layout at its beginning"
+    r"binary data, not a log|text, not a log|no known log layout at its beginning"
     r"|\d+ line\(s\) longer than 1 MB, read in part"
     r"|\d+ fact\(s\) with a number that Kafka cannot have written, left out"
     r"|only its first \d+ MB were looked at"
+    # One or two are damage of a few bytes.
+    r"|[12] line\(s\) that state something have a time that cannot be, the first is line [\d,]+"
     # So few may be quoted.
     r"|[12] line\(s\) were read as no event although they say what rules look for.*"
 )
@@ -196,5 +198,6 @@ def _is_routine(finding: Finding) -> bool:
     """Return True for what an operator did: rolls, reassignments, restarts that ended."""
     if finding.detector == "broker-restart":
         kind, away = finding.measures.get("kind"), finding.measures.get("away_s")
-        return kind == "controlled" and away is not None
+        failed = finding.measures.get("failed_starts")
+        return kind == "controlled" and away is not None and not failed
     return finding.detector in ("rolling-restart", "reassignment")

@@ -233,6 +233,7 @@ class FileAccount:
     unread_lines: int = 0
     unread_messages: Counter[str] = field(default_factory=Counter)
     unread_at: int | None = None
+    untimed_at: int | None = None  # the first of its lines at a time that cannot be, as 24:00
     patterns: list[str] = field(default_factory=list)
     # what it is an entry of: a folder, an archive, a compressed file
     container: str | None = None
@@ -288,7 +289,8 @@ class FileAccount:
         part.notes, part.broken, part.sha256 = self.notes, self.broken, self.sha256
         part.rules, part.levels = self.rules, Counter(self.levels)
         part.unread_lines, part.unread_at = self.unread_lines, self.unread_at
-        part.unread_messages = self.unread_messages
+        part.unread_messages, part.untimed_at = self.unread_messages, self.untimed_at
+        part.counts["untimed"] = self.counts["untimed"]
         part.duplicate_of = self.duplicate_of
         return part
 
@@ -355,6 +357,9 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
+        if self.untimed_at and not duplicate:
+            said = "line(s) that state something have a time that cannot be, the first is line"
+            notes.append(f"{counts['untimed']:,} {said} {self.untimed_at:,}")
         if parted := self.counts["parted_lines"] if not self.origin else 0:
             notes.append(
                 f"{parted:,} line(s) that look like parts of records, such as stack traces, stand"
@@ -477,8 +482,10 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
         total.counts[name] += account.get(name, 0)
     total.counts["stray_lines"] += account.get("stray_lines", 0)
     total.misread_at += [base + line for line in account.get("misread_at", ())]
-    for name in ("impossible", "misread_lines", "parted_lines"):
+    for name in ("impossible", "misread_lines", "parted_lines", "untimed"):
         total.counts[name] += account.get(name, 0)
+    if untimed_at := account.get("untimed_at"):
+        total.untimed_at = total.untimed_at or base + untimed_at
     if unread := account.get("unread_messages"):
         total.unread_lines += unread["count"]
         total.unread_messages.update(unread["rules"])

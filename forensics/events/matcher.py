@@ -363,7 +363,7 @@ def _find_shape(message: str) -> str:
     """Return a message without what differs from one to the next.
 
     >>> _find_shape("[ReplicaManager broker=1] Could not move orders-7 to /data/2: disk is slow.")
-    '* Could not move * to * disk is slow.'
+    '[ReplicaManager * Could not move * to * disk is slow.'
     """
     words = message[: 4 * _LONGEST_SHAPE].partition("\n")[0].split()
     plain = [one if _WORD.fullmatch(one) else "*" for one in words]

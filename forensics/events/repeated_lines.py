@@ -250,35 +250,61 @@ _AROUND = 3600 * SECOND
 _MIN_LOGGERS = 3
 
 
+_SECOND = (
+    "of a second process with the id of {}, which runs meanwhile with its logs in {}: only that it"
+    " was refused counts"
+)
+
+
 def take_out_second_processes(files: Mapping[str, FileAccount], events: Path) -> bool:
     """Give no node to logs of a process with the id of a broker that runs; True if there are any.
 
-    Each has a folder of its own. The second one starts, and is refused, while the first one logs
-    on, which does not start then: so neither copies nor other parts of the first one's log are
-    taken for it, nor brokers of another cluster.
+    Each has a folder of its own, or a file of its own in one. The second one starts, and is
+    refused, while the first one logs on, which does not start then: so neither copies nor other
+    parts of the first one's log are taken for it, nor brokers of another cluster.
     """
     homes: dict[str, dict[str, list[FileAccount]]] = defaultdict(lambda: defaultdict(list))
     for name, file in files.items():
         if file.role == "broker" and file.node and file.span and file.duplicate_of is None:
             homes[file.node][folder_of(name)].append(file)
+    refused = _find_refused(events) if homes else set()
     for node, folders in sorted(homes.items()):
+        for folder, file in [(one, file) for one in folders for file in folders[one]]:
+            beside = [one for one in folders[folder] if one is not file and not one.is_refused]
+            held = next((one for one in beside if file.file in refused
+                         and _run_at_once([one], [file], events, beside)), None)  # fmt: skip
+            if held is not None:
+                file.take_out(_SECOND.format(node, held.file))
+                file.counts["events"] = _count_kept([file.file], events)
+                folders[folder] = [one for one in folders[folder] if one is not file]
         first, *others = sorted(
             folders, key=lambda one: (min(file.span or (0, 0) for file in folders[one]), one)
         )
         for other in (one for one in others if _run_at_once(folders[first], folders[one], events)):
-            note = (
-                f"of a second process with the id of {node}, which runs meanwhile with its logs in"
-                f" {first}: only that it was refused counts"
-            )
             for name, file in files.items():
                 if file.node == node and folder_of(name) == other:
-                    file.take_out(note)
+                    file.take_out(_SECOND.format(node, first))
                     file.counts["events"] = _count_kept([name], events)
     return any(file.is_refused for file in files.values())
 
 
-def _run_at_once(first: Sequence[FileAccount], second: Sequence[FileAccount], events: Path) -> bool:
-    """Return True if a process starts in some files while that of the others goes on."""
+def _find_refused(events: Path) -> set[str]:
+    """Return the files in which a process says that it was refused."""
+    where = pc.field("kind").isin(KEPT_KINDS)
+    rows = iter_rows(read_batches(events, ["file"], where), ["file"])
+    return {str(row["file"]) for row in rows}
+
+
+def _run_at_once(
+    first: Sequence[FileAccount],
+    second: Sequence[FileAccount],
+    events: Path,
+    beside: Sequence[FileAccount] = (),
+) -> bool:
+    """Return True if a process starts in some files while that of the others goes on.
+
+    `beside` are more of its files, which tell only that it goes on.
+    """
     if not _count_kept([file.file for file in second], events):
         return False
     spans = [file.span for file in second if file.span]
@@ -299,7 +325,7 @@ def _run_at_once(first: Sequence[FileAccount], second: Sequence[FileAccount], ev
         if (
             later is not None
             and not any(start - _START <= at <= later for at in starts)
-            and any(_logs_in(file, start, later) for file in first)
+            and any(_logs_in(file, start, later) for file in beside or first)
         ):
             return True
     return False

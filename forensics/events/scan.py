@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -75,6 +76,14 @@ _UNREAD_BYTES, _UNREAD_LINES, _UNREAD_CHARS = 64 << 10, 40, 1000
 _BINARY_SHARE = 0.001
 # So much of a journal's head is searched for messages of Kafka; fewer than a few may be quoted.
 _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
+# A time with a date, as the layouts of logs have it at the beginning of a line.
+_DATED = r"^[^\w\n]{0,4}[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
+# A log has times, levels or loggers, however they are written; what has none of them is no log, and
+# nobody is warned of it.
+TEXT_NOTE = "text, not a log"
+_LOG_SIGNS = re.compile(
+    rb"(?i)\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b|\d\d:\d\d|\d{10}|kafka\.[a-z]"
+)
 # In a document that is a log so many of the lines hold one.
 _LOG_SHARE = 0.1
 
@@ -345,8 +354,10 @@ class _PieceSummary:
         reader: LogReader,
     ) -> None:
         self.events = 0
-        # events with a number beyond its column
+        # events with a number beyond its column, and those at a time that no clock shows
         self.impossible = 0
+        self._untimed = 0
+        self._untimed_at: int | None = None
         self.is_host_log = False
         # lines that say what rules look for and gave no event
         self.watch = MessageWatch(reader.messages)
@@ -395,9 +406,20 @@ class _PieceSummary:
     def stage(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """Count events, and return them as rows of a scan."""
         self.events += len(events)
+        if events["ts"].null_count:
+            self._note_untimed(events.filter(events["ts"].is_null()))
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
         return _to_staged(events, self._piece, self.parts.voices_of(events["offset"].to_numpy()))
+
+    def _note_untimed(self, events: pa.RecordBatch) -> None:
+        """Count the lines that have a date, and yet no time that could be."""
+        dated = pc.match_substring_regex(events["text"], _DATED)
+        lines = pc.unique(events["line"].filter(pc.fill_null(dated, False))).to_pylist()
+        self._untimed += len(lines)
+        self._untimed_at = (
+            min(lines, default=None) if self._untimed_at is None else self._untimed_at
+        )
 
     def finish(self, opened: OpenedPart) -> None:
         """Note what is left to say once all is read."""
@@ -430,6 +452,8 @@ class _PieceSummary:
     def note_unreadable(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
+        elif self.counts and not self.counts.records and not _LOG_SIGNS.search(head):
+            self._notes.append(TEXT_NOTE)
         else:
             self._notes.append("no known log layout at its beginning")
 
@@ -471,6 +495,8 @@ class _PieceSummary:
             "origins": self.parts.to_accounts(counts, layouts),
             "clocks": self.clocks[:_MAX_CLOCKS],
             "impossible": self.impossible,
+            "untimed": self._untimed,
+            "untimed_at": self._untimed_at,
             "unread_messages": self.watch.to_account(),
             "yearless": self.is_host_log,
             "rules": self._rules,

@@ -21,7 +21,7 @@ from forensics.history.clocks.steps import count_unconfirmed_steps, locate_steps
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.build_lanes import Lanes
 from forensics.history.nodes.controller_terms import DeposedControllers
-from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
+from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.elections import ACTION_KINDS, ControllerActions
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
 from forensics.history.partitions.observers import Observers
@@ -74,10 +74,9 @@ def build_clocks(
 
 
 def build_fold_context(
-    events: Path, clocks: Clocks, lanes: Lanes, coverage: Coverage
+    events: Path, clocks: Clocks, lanes: Lanes, coverage: Coverage, startups: StartupWindows
 ) -> FoldContext:
     """Gather what the fold of a partition must know of the cluster."""
-    startups = read_startup_windows(events)
     features = read_events(events, ["feature_set"])
     elr_levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
     majors = _read_major_versions(events)

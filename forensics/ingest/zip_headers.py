@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -208,9 +209,18 @@ def _wide(extra: bytes, *numbers: int) -> tuple[int, int, int]:
 
 
 def _best_name(name: bytes, extra: bytes) -> bytes:
-    """Take the UTF-8 name that some tools add."""
+    r"""Take the UTF-8 name that some tools add; those of Windows part folders by backslashes.
+
+    >>> _best_name(rb"logs\broker-1\server.log", b""), _best_name(b"a/b\\c", b"")
+    (b'logs/broker-1/server.log', b'a/b\\c')
+    """
     if extra and not name.isascii():
         for kind, field in _fields(extra):
             if kind == _UNICODE_PATH and len(field) > 5:
                 return field[5:]
+    if b"\\" in name and b"/" not in name:
+        with suppress(UnicodeDecodeError):
+            # In other encodings this byte is a part of letters.
+            name.decode()
+            return name.replace(b"\\", b"/")
     return name

@@ -5,10 +5,8 @@ A partition may have a million rows, so all of this works on a few thousand at a
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import io
-import platform
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
@@ -23,7 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from forensics.lib.this_machine import check_threads, mappable_bytes
+from forensics.lib.this_machine import check_threads, keep_memory, mappable_bytes
 from forensics.schemas import EVENTS, without_meanings
 
 Row = dict[str, Any]
@@ -74,9 +72,6 @@ def _values(column: pa.Array) -> list[Any]:
     return values
 
 
-# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h: blocks are kept for the ones that follow, too.
-_KEPT_BY_GLIBC = ((-1, 64 << 20), (-3, 32 << 20))
-
 # As many as it starts after `map_little`.
 _ARROW_THREADS = 3
 
@@ -105,11 +100,8 @@ def take_system_memory() -> None:
     A scan makes and drops large columns all the time. Arrow's own allocator gives each back to the
     kernel, which clears the pages anew: a tenth of the time of a scan.
     """
-    if platform.libc_ver()[0] == "glibc":
+    if keep_memory():
         pa.set_memory_pool(pa.system_memory_pool())
-        libc = ctypes.CDLL(None)
-        for option, most in _KEPT_BY_GLIBC:
-            libc.mallopt(option, most)
 
 
 def start_threads() -> None:

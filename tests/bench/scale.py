@@ -30,12 +30,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
+
+from forensics.lib.this_machine import collect_garbage_seldom, return_memory  # noqa: E402
+
+# As the command does, before Arrow is loaded.
+return_memory()
+collect_garbage_seldom()
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 from forensics.engine.progress import ProgressListener  # noqa: E402
 from forensics.events.file_accounts import FileAccount  # noqa: E402
@@ -447,6 +453,9 @@ def main() -> int:
     parser.add_argument("--transitions", type=int, default=5_000_000)
     parser.add_argument("--longest", type=int, default=1_000_000, help="of one partition alone")
     parser.add_argument("--bytes", type=int, default=TEXT_BYTES, help="of the text")
+    parser.add_argument(
+        "--share", type=float, default=TEXT_SHARE, help="of lines that say something"
+    )
     parser.add_argument("--only", choices=["events", "logs", "text", "reads"], help="one of these")
     parser.add_argument("--parts", type=float, nargs="+", default=[1.0], help="sizes, of the whole")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds of processors")
@@ -472,7 +481,7 @@ def main() -> int:
             "logs": partial(make_logs, size=small),
         }
         if given.only == "text":
-            wanted["text"] = partial(make_text, size=int(part * given.bytes))
+            wanted["text"] = partial(make_text, size=int(part * given.bytes), share=given.share)
         for name, make in wanted.items():
             if given.only in (None, name):
                 results.append(bench(f"{name} {part:g}", make, given.dir, given.patience))
@@ -480,9 +489,9 @@ def main() -> int:
     return int(any(not one["ok"] for one in results))
 
 
-def make_text(folder: Path, size: int) -> int:
-    """Write quiet logs with a few incidents."""
-    write_past(folder, size, TEXT_SHARE)
+def make_text(folder: Path, size: int, share: float) -> int:
+    """Write quiet logs with a few incidents, or with a share of 1 nothing but incidents."""
+    write_past(folder, size, share)
     return size
 
 

@@ -169,6 +169,7 @@ def case(
     brokers: Mapping[int, list[Span]] | None = None,
     kraft: bool = True,
     offices: Sequence[ControllerTerm] = (),
+    processes: Mapping[str, list[Span]] | None = None,
 ) -> DetectionContext:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
@@ -195,6 +196,7 @@ def case(
         list(controllers),
         frozenset(),
         ControllerTerms(offices or controllers, rivalries),
+        processes or {},
     )
     lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())

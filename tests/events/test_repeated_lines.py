@@ -348,6 +348,24 @@ def test_a_second_process_with_the_id_of_a_broker_says_nothing_of_that_broker(
     assert "of a second process with the id of broker-1" in told["damaged"]
 
 
+def test_both_processes_may_have_their_logs_in_one_folder(
+    plain: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
+    tree, facts = plain
+    logs = tmp_path / "logs"
+    shutil.copytree(tree, logs)
+    log = next(iter(sorted(logs.rglob("broker-1/server.log"))))
+    (log.parent / "server-again.log").write_bytes(_later(log.read_bytes()))
+
+    run = run_archives([str(logs)], tmp_path / "out")
+
+    [refused] = (_facts(run) - facts).elements()
+    assert "DUPLICATE_BROKER_REGISTRATION" in refused
+    assert not facts - _facts(run)
+    alone = [one.file.rpartition("/")[2] for one in run.files.values() if one.is_refused]
+    assert alone == ["server-again.log"]
+
+
 def test_the_log_of_a_broker_that_moved_to_another_folder_is_its_own(
     plain: tuple[Path, Counter[str]], tmp_path: Path
 ) -> None:

@@ -137,7 +137,7 @@ MESSAGES = "".join(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (MESSAGES, "no known log layout"),
+        (MESSAGES, "30 line(s) were read as no event although they say what rules look for"),
         (
             "".join(
                 f"[2026-11-18 11:38:{at:02},000] INFO {line} (notes)\n"
@@ -165,3 +165,17 @@ def test_messages_of_kafka_that_nobody_reads_are_said(
         assert [] == found.events
         assert (says is None) == (row["damaged"] is None)
         assert (says or "") in (row["damaged"] or "")
+
+
+def test_lines_whose_time_cannot_be_are_said(tmp_path: Path) -> None:
+    line = "[2026-11-18 {}:00:03,728] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+    text = line.format(23) + line.format(24) * 3 + line.format(25)
+    (tmp_path / "server.log").write_text(text, "utf-8")
+    for size in (1 << 20, 150):
+        (file,) = scan(tmp_path, split_size=size).files.values()
+        assert file.to_row()["damaged"] == (
+            "4 line(s) that state something have a time that cannot be, the first is line 2"
+        )
+    (tmp_path / "server.log").write_text(line.format(23), "utf-8")
+    (file,) = scan(tmp_path).files.values()
+    assert file.to_row()["damaged"] is None

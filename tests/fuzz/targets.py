@@ -9,6 +9,7 @@ import atexit
 import functools
 import gzip
 import io
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -277,6 +278,33 @@ def interleaved_nodes_lose_nothing(random: Random, folder: Path) -> None:
         assert_not_lost_in_silence(plain, found)
 
 
+def shared_undated_files_are_placed_or_said(random: Random, folder: Path) -> None:
+    """Lines of several nodes in one file may have no date, or no time: nothing is doubled."""
+    sources = random.sample(sorted(inputs.SOURCES), random.randint(2, 3))
+    files = {source: inputs.lines_of(random, source, random.randint(5, 80)) for source in sources}
+    cut = random.choice((_DATE, _DATE_AND_TIME))
+    form = random.choice((b"%s | %s", b"[%s] %s", b"%s"))
+    mixed = []
+    for name, line in inputs.interleave(random, files):
+        bare = cut.sub(b"", line) if random.random() < 0.95 else line
+        node = name.partition("/")[0].encode()
+        mixed.append(form % ((node, bare) if form.count(b"%s") > 1 else (bare,)))
+    if random.random() < 0.3:
+        mixed = inputs.disturb(random, mixed)
+    name = random.choice(("all.log", "all-2026-11-18.log", "broker-1/server.log"))
+    text = b"".join(mixed)
+    tree = {name: text}
+    if random.random() < 0.5:
+        tree["broker-2/server.log"] = b"".join(inputs.lines_of(random, "broker-2/server.log", 60))
+
+    path = write(folder / "logs", tree)
+    found = read(path)
+
+    lines = sum(one.count(b"\n") + (one[-1:] not in (b"\n", b"")) for one in tree.values())
+    assert sum(one["lines"] for one in found.files) == lines
+    assert_same(scan(path), scan(path, split_size=random.randint(500, 2 * len(text) + 500)))
+
+
 def times_are_read_or_left_out(random: Random, folder: Path) -> None:
     """Whatever stands where a time is looked for, no event is of an impossible one."""
     form = inputs.time_form(random)
@@ -372,6 +400,8 @@ _MAP_WORDS = (
 )  # fmt: skip
 _RULES = sorted(rule_files("events"))
 _LAYOUTS = sorted(rule_files("layouts"))
+# The date of a record, and all of its time.
+_DATE, _DATE_AND_TIME = re.compile(rb"(?<=^\[)[0-9-]{10} "), re.compile(rb"^\[[0-9:, -]{23}\] ")
 _WORDS = (
     "{", "}", "[", "]", ":", "- ", "&a ", "*a", "!!python/object:os.system", "\t", "\x00", "|", ">",
     "{x:int}", "{:tp}", "{x:nothing}", "null", "1e999", "-", "'", '"', "%", "\\", "(?P<x>",
@@ -452,6 +482,7 @@ TARGETS: dict[str, Target] = {
         maps_are_taken_or_refused,
         documents_of_records_add_up,
         interleaved_nodes_lose_nothing,
+        shared_undated_files_are_placed_or_said,
         times_are_read_or_left_out,
         names_do_no_harm,
         saved_tables_are_read_or_refused,

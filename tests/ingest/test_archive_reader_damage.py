@@ -131,7 +131,8 @@ def test_an_empty_file_has_no_lines_and_is_not_damaged(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (bytes(5000), "binary data, not a log"),
-        (b"Dear diary,\nnothing happened.\n", "no known log layout at its beginning"),
+        (b"Dear diary,\nnothing happened.\n", "text, not a log"),
+        (b"12:01 Dear diary,\nnothing happened.\n", "no known log layout at its beginning"),
     ],
 )
 def test_what_is_no_log_is_counted_and_said(content: bytes, says: str, tmp_path: Path) -> None:

@@ -250,3 +250,13 @@ def test_of_many_empty_entries_some_are_listed_and_all_are_counted(
     assert 300 == lines(found)["server.log"]
     whole = found.containers["logs"]
     assert (301, 101, {"empty files": 200}) == (whole.entries, whole.read, dict(whole.left_out))
+
+
+def test_names_of_windows_are_folders(tmp_path: Path) -> None:
+    packed = zipped({name.replace("/", "\\"): text for name, text in TREE.items()})
+    plain = read(zipped(TREE), tmp_path)
+
+    found = read(packed, tmp_path)
+
+    assert found.files.keys() == plain.files.keys()
+    assert found.facts() == plain.facts()

@@ -14,7 +14,12 @@ import pytest
 
 from forensics import run_result
 from forensics.cli import doctor, dry_run
-from forensics.lib.this_machine import collect_garbage_seldom, peak_memory, usable_cores
+from forensics.lib.this_machine import (
+    collect_garbage_seldom,
+    keep_memory,
+    peak_memory,
+    usable_cores,
+)
 
 
 @pytest.fixture
@@ -125,3 +130,32 @@ def test_threads_that_cannot_be_started_are_memory_that_is_not_there() -> None:
     )
 
     assert "can't start new thread\nFalse\n" == ran.stdout
+
+
+_HOLD_AND_LET_GO = """
+from pathlib import Path
+from forensics.lib.this_machine import return_memory
+return_memory()
+import numpy as np
+import pyarrow as pa
+
+def held():
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) >> 10
+
+before = held()
+columns = [pa.array(np.arange(1 << 18)).cast(pa.int32()) for _ in range(200)]
+most = held()
+del columns
+print(pa.default_memory_pool().backend_name, most - before, held() - before)
+"""
+
+
+@pytest.mark.skipif(not keep_memory(), reason="no glibc here, and nothing to set")
+def test_memory_that_columns_took_is_returned() -> None:
+    environment = {name: value for name, value in os.environ.items() if "MEMORY_POOL" not in name}
+    command = [sys.executable, "-c", _HOLD_AND_LET_GO]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    name, most, left = said.stdout.split()
+
+    assert name == "system"
+    assert int(left) < int(most) / 2

@@ -193,18 +193,19 @@ _LIVING = {"disk-failure": "disk", "unreachable-listener": "config", "long-pause
 def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
     """Yield controllers that were lost, or hung, but no broker with them."""
     away = {broker_node(absence.broker) for absence in context.absences}
-    active = {
-        term.node: term.span.begin
-        for term in context.history.lanes.terms.terms
-        if term.span.state == "active"
-    }
+    terms = [one for one in context.history.lanes.terms.terms if one.span.state == "active"]
     for one in findings:
         nodes = list(one.measures.get("lost_by") or ()) if one.detector in _OF_CONTROLLERS else []
         if one.detector == "long-pause" and not one.brokers:
             nodes = str(one.measures["node"]).split(", ")
         for node in nodes:
             if node not in away:
-                led = one.detector in _OF_CONTROLLERS or active.get(node, one.end) < one.end
+                led = one.detector in _OF_CONTROLLERS or any(
+                    term.node == node
+                    and term.span.begin < one.end
+                    and (term.span.end is None or one.begin <= term.span.end + _EARLY)
+                    for term in terms
+                )
                 kind = "controller" if led else "pause"
                 delays = bool(one.measures.get("delayed_partitions"))
                 yield _Root(kind, node, one.begin, one.end, one.evidence, one.id, delays=delays)

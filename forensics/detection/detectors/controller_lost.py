@@ -42,6 +42,7 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     level = "with_broker" if not is_alone else "long" if is_long else "short"
     first, last = losses[0], losses[-1]
     nodes = list(dict.fromkeys(loss.before.node for loss in losses))
+    missing = _find_missing(context, losses)
     vacant = f"{measures['vacant_s']:.1f} s without an active controller"
     title = (
         f"{first.before.node}, the active controller, {first.words.partition(',')[0]}: {vacant}"
@@ -60,13 +61,13 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         brokers=sorted({loss.broker for loss in losses if loss.broker is not None}),
         measures={"node": first.before.node, "losses": len(losses), **measures},
         explanation=" ".join(loss.sentence for loss in losses[:_MAX_NAMED])
-        + _name_missing(context, losses)
+        + f" Other controllers that were down then: {join_names(missing)}." * bool(missing)
         + describe_waiting(measures)
         + (_EXPLANATION if context.history.context.kraft else _ON_ZOOKEEPER),
         actions=[
             f"{context.commands.controller()}   # which node is it now, in which epoch?",
             _VOTERS
-            if all(loss.before.how == "no_majority" for loss in losses)
+            if missing or all(loss.before.how == "no_majority" for loss in losses)
             else (_DISK if _had_no_disk(context, losses) else _LOOK).format(
                 nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))
             ),
@@ -77,15 +78,16 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     )
 
 
-def _name_missing(context: DetectionContext, losses: Sequence[ControllerLoss]) -> str:
-    """Name the other controllers that were down while nobody was the active one."""
-    missing = {
-        node
-        for loss in losses
-        for node in _controllers_down(context, loss)
-        if node not in (loss.before.node, loss.after.node)
-    }
-    return f" Other controllers that were down then: {join_names(sorted(missing))}." * bool(missing)
+def _find_missing(context: DetectionContext, losses: Sequence[ControllerLoss]) -> list[str]:
+    """Return the other controllers that were down while nobody was the active one."""
+    return sorted(
+        {
+            node
+            for loss in losses
+            for node in _controllers_down(context, loss)
+            if node not in (loss.before.node, loss.after.node)
+        }
+    )
 
 
 def _controllers_down(context: DetectionContext, loss: ControllerLoss) -> Iterator[str]:

@@ -206,7 +206,14 @@ def _bound_skipped(context: DetectionContext, resets: Sequence[_Reset]) -> None:
 
 def _find_causes(context: DetectionContext, resets: Sequence[_Reset]) -> None:
     """Look up why each position was not there any more, and how much was deleted on purpose."""
+    # A consumer calls a topic that was made anew a log that was cut: only cuts tell them apart.
+    seen = [reset for reset in resets if reset.cause == "truncation"]
+    for reset in seen:
+        reset.cause = "truncation" if _was_cut(context, reset) else "unknown"
     _find_deletions(context, resets)
+    for reset in seen:
+        if reset.cause != "topic_recreated":
+            reset.cause = "truncation"
     for reset in resets:
         if reset.cause == "delete_records":
             _count_deleted(context, reset)

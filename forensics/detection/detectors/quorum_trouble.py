@@ -65,7 +65,8 @@ def _read_leader_sightings(context: DetectionContext) -> Recoveries:
     seen = (kind == "controller_seen") & pc.field("controller_epoch").is_valid()
     where = (kind == "controller_elected") | ((kind == "raft_transition") & leads) | seen
     rows = context.each("events", where & pc.field("ts").is_valid(), ["node", "ts", "file", "line"])
-    return {"": sorted({row["at"] for row in rows})}
+    vain = context.history.lanes.terms.vain_returns
+    return {"": sorted({row["at"] for row in rows if (row["node"], row["at"]) not in vain})}
 
 
 def _count_failed(outages: Sequence[Outage]) -> int:

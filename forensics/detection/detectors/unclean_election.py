@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -36,8 +36,9 @@ _COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
     "how", "evidence", "incarnation",
 )  # fmt: skip
-# How many partitions are looked at in one reading of the events, ...
-_AT_ONCE = 100
+# How many partitions are looked at in one reading of the events, and more of them as long as they
+# have fewer events together, ...
+_AT_ONCE, _EVENTS_AT_ONCE = 100, 20_000
 # ... and how many of a partition's events before and after each election.
 _NEAREST = 1000
 _LOSS_KINDS = (
@@ -154,8 +155,7 @@ def _doubts(losses: Sequence[PartitionLoss]) -> list[str]:
 
 def _bound_losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Bound]:
     """Bound what each partition lost, some partitions in one reading."""
-    for begin in range(0, len(group), _AT_ONCE):
-        some = group[begin : begin + _AT_ONCE]
+    for some in _read_together(context, group):
         events, leaders = _read_events(context, some), _find_previous_leaders(context, some)
         for row in some:
             partition = row["topic"], row["partition"]
@@ -167,14 +167,42 @@ def _bound_losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[B
             yield replace(loss, check=check), lines
 
 
+def _read_together(context: DetectionContext, group: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Yield the elections that are looked at in one reading: more of them where events are few.
+
+    Each reading decodes the texts of all events of these kinds.
+    """
+    partitions = {(row["topic"], row["partition"]) for row in group}
+    if not partitions:
+        return
+    counts: Counter[_Partition] = Counter()
+    for batch in context.batches("events", _tells_loss(partitions), ["topic", "partition"]):
+        found = pa.Table.from_batches([batch]).group_by(["topic", "partition"])
+        for row in found.aggregate([([], "count_all")]).to_pylist():
+            counts[row["topic"], row["partition"]] += row["count_all"]
+    some: list[Row] = []
+    held = 0
+    for row in group:
+        some.append(row)
+        held += min(counts[row["topic"], row["partition"]], 4 * _NEAREST)
+        if len(some) >= _AT_ONCE and held >= _EVENTS_AT_ONCE:
+            yield some
+            some, held = [], 0
+    if some:
+        yield some
+
+
+def _tells_loss(partitions: Collection[_Partition]) -> pc.Expression:
+    return pc.field("kind").isin(_LOSS_KINDS) & pc.field("ts").is_valid() & _is_one_of(partitions)
+
+
 def _read_events(context: DetectionContext, some: Sequence[Row]) -> dict[_Partition, list[Row]]:
     """Read the events that bound a loss, of each partition the nearest to its elections."""
     starts: dict[_Partition, list[int]] = defaultdict(list)
     for row in some:
         starts[row["topic"], row["partition"]].append(row["started_at"])
     events: dict[_Partition, list[Row]] = {partition: [] for partition in starts}
-    where = pc.field("kind").isin(_LOSS_KINDS) & pc.field("ts").is_valid() & _is_one_of(events)
-    for row in context.each("events", where, _LOSS_COLUMNS):
+    for row in context.each("events", _tells_loss(events), _LOSS_COLUMNS):
         partition = row["topic"], row["partition"]
         if partition in events:
             events[partition].append(row)
@@ -449,7 +477,7 @@ _LAST = "last known"
 _TRIGGERS = {
     "automatic": "On {where} no in-sync replica was alive, and the controller elected another one "
     "by itself, as unclean.leader.election.enable allows.",
-    "manual": "On {where} an unclean election was ordered (kafka-leader-elections.sh "
+    "manual": "On {where} an unclean election was ordered (kafka-leader-election.sh "
     "--election-type unclean), which needs no unclean.leader.election.enable.",
     _LAST: "On {where} no replica was in sync, and the controller elected the last leader that it "
     "knew to have been (lastKnownElr), which needs no unclean.leader.election.enable: what was "
@@ -530,7 +558,7 @@ def _actions(
 
 
 _ASK = (
-    "Find out who ran kafka-leader-elections.sh --election-type unclean, and why: wait for the "
+    "Find out who ran kafka-leader-election.sh --election-type unclean, and why: wait for the "
     "replicas that were in sync as long as they can be brought back."
 )
 _SEND_AGAIN = (

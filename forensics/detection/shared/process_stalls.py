@@ -66,7 +66,7 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
     every = [
         *_stated_stalls(context, min_seconds),
         *_late_zookeeper_clients(context, min_seconds),
-        *_paused_brokers(context),
+        *_paused_servers(context),
         *_silent_controllers(context, min_seconds),
         *_late_requests(context, min_seconds),
     ]
@@ -163,13 +163,15 @@ def _late_zookeeper_clients(
         connected[node] = not is_loss
 
 
-def _paused_brokers(context: DetectionContext) -> Iterator[ProcessStall]:
-    """Take the pauses of broker lanes: from a broker's last sign of life to its waking."""
-    for broker, spans in context.history.lanes.brokers.items():
+def _paused_servers(context: DetectionContext) -> Iterator[ProcessStall]:
+    """Take the pauses of lanes: from a server's last sign of life to its waking."""
+    lanes = context.history.lanes
+    brokers = {broker_node(broker): spans for broker, spans in lanes.brokers.items()}
+    for node, spans in [*brokers.items(), *lanes.processes.items()]:
         for span in spans:
             if span.state == "paused":
                 end, evidence = span.end or context.logs_end, list(span.evidence)
-                yield ProcessStall(broker_node(broker), span.begin, end, _SILENCE, evidence)
+                yield ProcessStall(node, span.begin, end, _SILENCE, evidence)
 
 
 def _silent_controllers(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
@@ -188,8 +190,10 @@ def _silent_controllers(context: DetectionContext, min_seconds: float) -> Iterat
 def _late_requests(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
     """Find silent processes that noticed far too late that a request of theirs had timed out.
 
-    Its network thread looks for that all the time. A clock that is set forward looks the same; but
-    whoever freezes for longer than a session is fenced, so that longer ones are left to the lanes.
+    A thread that has nothing else to send sleeps for one time-out more, and of two that freeze the
+    other one would be blamed; members of a quorum fetch all the time. A clock that is set forward
+    looks the same; but whoever freezes for longer than a session is fenced, so that longer ones are
+    left to the lanes.
     """
     where = (pc.field("kind") == "peer_request_lost") & pc.field("ts").is_valid()
     where &= pc.field("duration_ms") >= round(min_seconds * 1000)
@@ -197,10 +201,10 @@ def _late_requests(context: DetectionContext, min_seconds: float) -> Iterator[Pr
     for row in context.each("events", where, (*_COLUMNS, "detail")):
         limit = _REQUEST_TIMEOUT.search(row["text"] or "")
         length = row["duration_ms"] * MILLISECOND
-        late = length - int(limit[1]) * MILLISECOND if limit else 0
+        # As a member of a quorum froze it had just sent a request.
+        is_fetch = row["detail"] == "RaftManager" and row["value"] == "FETCH"
+        late = length - (1 if is_fetch else 2) * int(limit[1]) * MILLISECOND if limit else 0
         if row["node"] and min_seconds * SECOND <= late and length < session:
-            # Members of a quorum fetch all the time: as one froze it had just sent a request.
-            is_fetch = row["detail"] == "RaftManager" and row["value"] == "FETCH"
             begin = row["at"] - (length - _FETCHING // 2 if is_fetch else late)
             found.append(ProcessStall(row["node"], begin, row["at"], _SILENCE, [row]))
     longest = heapq.nlargest(_MAX_STALLS, found, key=lambda one: (one.duration, -one.begin))

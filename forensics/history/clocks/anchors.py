@@ -45,7 +45,7 @@ GROUP_KINDS = ("group_stable", "group_member_left", "group_joined", "group_leavi
 _BROKER_COLUMNS = (
     "broker", "kind", "ts", "node", "file", "line", "telling", "broker_epoch", "controller",
 )  # fmt: skip
-_GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation")
+_GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation", "client")
 
 # How many anchors of a pair of nodes are kept of one partition, broker or group.
 _KEPT = 256
@@ -125,7 +125,7 @@ def find_group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
     coordinators = set()
     sightings: list[Sighting] = []
     for row in rows:
-        if not row["node"] or row["ts"] is None:
+        if not row["node"] or row["ts"] is None or _is_static(row):
             continue
         if row["kind"] in ("group_stable", "group_member_left"):
             coordinators.add(row["node"])
@@ -136,6 +136,16 @@ def find_group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
     # Members are many; it is enough to tie each to the coordinator.
     anchors = pair_sightings(sightings, lambda a, b: (a in coordinators) != (b in coordinators))
     return _anchor_rows(anchors)
+
+
+def _is_static(row: Row) -> bool:
+    """Return True if a static member joined, maybe into a generation that is there for long.
+
+    The coordinator names others after their client, and those after their group.instance.id.
+    """
+    if row["kind"] != "group_joined" or None in (row["member"], row["client"]):
+        return False
+    return not row["member"].startswith(f"{row['client']}-")
 
 
 def _is_new(row: Row) -> bool:

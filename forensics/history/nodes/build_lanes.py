@@ -32,7 +32,7 @@ from forensics.history.nodes.controller_terms import (
     DeposedControllers,
 )
 from forensics.history.nodes.departures import date_departures
-from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
+from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import sessions
@@ -190,12 +190,14 @@ class Lanes:
         return pa.Table.from_pylist(rows, schema=LANES)
 
 
-def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) -> Lanes:
+def build_lanes(
+    events: Path, clocks: Clocks, roles: Roles, coverage: Coverage, startups: StartupWindows
+) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
     rows = read_events(events, broker_states.LIFECYCLE_KINDS, broker_states.LIFECYCLE_COLUMNS)
     controllers = ControllerHistory(events, clocks, roles, rows)
-    news = _select_news(rows, read_startup_windows(events), clocks, roles, controllers.void)
+    news = _select_news(rows, startups, clocks, roles, controllers.void)
     starts = [row for row in news if row["kind"] == "process_starting"]
     last_lines = _read_last_lines(events, starts, clocks)
     brokers = broker_states.build_broker_lanes(news, last_lines)

@@ -241,7 +241,8 @@ class ControllerHistory:
         for term in closed:
             if term.node in lanes and term.how in _GONE:
                 lanes[term.node] = self._insert_loss(term, lanes[term.node])
-        return ControllerTerms(closed, find_epoch_conflicts(known.events)), lanes
+        conflicts = find_epoch_conflicts(known.events)
+        return ControllerTerms(closed, conflicts, known.vain_returns), lanes
 
     def _date_crashes(self, node: str, id_: int | None, spans: Sequence[Span]) -> list[Span]:
         """Let a crash begin where others lost the process, not at its own last line."""

@@ -29,6 +29,7 @@ _NAMES = ("controller_elected", "controller_seen")
 _GIVES_UP = (*_RESIGNS, "controller_moved", "controller_forced_out", "raft_majority_lost")
 CONTROLLER_KINDS = (*_NAMES, *_GIVES_UP, "raft_transition", "raft_fetch_timed_out")
 LEADS, FOLLOWS = ("Leader", "LeaderState"), ("Follower", "FollowerState")
+_ASKS = ("Prospective", "ProspectiveState")
 # What only controllers log, without their id.
 _UNSIGNED = ("unclean_election_chosen",)
 # States of the process in which it cannot be a controller, in the order of trust.
@@ -89,6 +90,8 @@ class ControllerTerms:
 
     terms: Sequence[ControllerTerm]
     conflicts: Sequence[EpochConflict] = ()
+    # node and time of each return to a leader that did not answer
+    vain_returns: frozenset[tuple[str, int]] = frozenset()
 
 
 class Witnesses(Protocol):
@@ -123,6 +126,33 @@ class TermEvents:
     witnesses: Witnesses | None = None
     # how long a follower waits for the leader of the quorum before it calls an election
     fetch_timeout: int = 2 * SECOND
+
+    @cached_property
+    def vain_returns(self) -> frozenset[tuple[str, int]]:
+        """Return node and time of each return to a leader that did not answer.
+
+        Since Kafka 4.0 (KIP-996) a follower that hears nothing of its leader asks the others first
+        whether they would vote for it, and if they do not, follows the one that it knew again,
+        though that may be dead. Whether it is shows when the next fetch is answered, or not.
+        """
+        vain: set[tuple[str, int]] = set()
+        epochs: dict[str, int | None] = {}
+        returns: dict[str, int] = {}
+        for event in self.events:
+            node, kind, at = event["node"] or "", event["kind"], event["at"]
+            if kind not in ("raft_fetch_timed_out", "raft_transition"):
+                continue
+            returned = returns.pop(node, None)
+            # Whoever was answered once stays for longer.
+            if returned is not None and at - returned <= 3 * self.fetch_timeout // 2:
+                vain.add((node, returned))
+            if kind == "raft_transition":
+                epoch = event["controller_epoch"]
+                is_back = event["to_state"] in FOLLOWS and event["from_state"] in _ASKS
+                if is_back and epochs.get(node) == epoch:
+                    returns[node] = at
+                epochs[node] = epoch
+        return frozenset(vain)
 
     @cached_property
     def _times(self) -> Sequence[int]:
@@ -383,8 +413,7 @@ def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents
             # A leader answers each fetch within half a second, and the next one follows at once.
             heard = max(begin, event["at"] - known.fetch_timeout)
             moved.setdefault(other, (min(heard + _FETCHING // 2, event["at"]), event))
-        elif event["controller_epoch"] == term.span.epoch and _names_leader(event):
-            # It found the leader again.
+        elif event["controller_epoch"] == term.span.epoch and _finds_leader(event, known):
             moved.pop(other, None)
         elif event["kind"] == "raft_transition" and (event["controller_epoch"] or 0) > (
             term.span.epoch or 0
@@ -405,6 +434,11 @@ def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents
     evidence = [evidence_of(event) for event in (lost, line) if event is not None]
     how = _unheard_how(term, line["at"], end, known, lost)
     return _Ending(at if lost is None else lost["at"], how, evidence)
+
+
+def _finds_leader(event: Event, known: TermEvents) -> bool:
+    """Return True if a node that had lost its leader found it again."""
+    return _names_leader(event) and (event["node"], event["at"]) not in known.vain_returns
 
 
 def _is_broker(node: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class StartupWindows:
         found = {**created, **_find_windows(ordered, "caught_up", _TRAILING)}
         replaying = {
             node: [
-                (begin, min([end, *(at for at in elected[node] if begin < at < end)]))
+                (begin, min([end, *elected[node][bisect_right(elected[node], begin) :][:1]]))
                 for begin, end in windows
             ]
             for node, windows in found.items()

@@ -250,7 +250,16 @@ def _is_reassigned_away(change: LeaderChange, departure: str | None, hints: Hint
     if change.at is None or departure:
         return False
     before = (hints[n] for n in range(_index_at(hints, change.at + _HINT_NEAR) - 1, -1, -1))
-    last = next((hint for hint in before if hint.kind.startswith("reassign")), None)
+    # KRaft's controller writes each step down twice, once without the replicas.
+    last = next(
+        (
+            hint
+            for hint in before
+            if hint.kind == "reassignment_done"
+            or (hint.kind == "reassignment" and hint.replicas is not None)
+        ),
+        None,
+    )
     if last is None:
         return False
     if last.kind == "reassignment_done":

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forensics.history.partitions.observations import Observation, Observations
+from forensics.history.partitions.observations import (
+    Observation,
+    Observations,
+    has_moment_between,
+)
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MINUTE, SECOND
 
@@ -128,14 +132,18 @@ def _boundaries_of_deletions(
     observations: Observations, deletions: Sequence[int]
 ) -> Iterator[Boundary]:
     """Yield those where a line after a deletion is about the first state, or an earlier one."""
-    top, begun, pending = 0, 0, iter(sorted(deletions))
+    top, begun, last = 0, 0, 0
+    ordered = sorted(deletions)
+    pending = iter(ordered)
     deleted = next(pending, None)
     by_node: dict[str, int] = {}
     for line in observations:
         epoch = line.leader_epoch
         if epoch is None or not line.is_timely:
             continue
-        if by_node and line.at > begun + _NEAR:
+        # A topic may be deleted again before all nodes had time to hear that it was made.
+        again = _is_young(line) and has_moment_between(ordered, last + _SLACK, line.at)
+        if by_node and (again or line.at > begun + _NEAR):
             yield Boundary(begun, by_node)
             by_node, top = {}, 0
         while deleted is not None and begun and deleted <= begun:
@@ -145,6 +153,8 @@ def _boundaries_of_deletions(
             by_node.setdefault(line.node, line.at)
         elif after and not by_node and (_is_young(line) or epoch < top):
             begun, by_node = line.at, {line.node: line.at}
+        if _is_young(line):
+            last = line.at
         top = max(top, epoch)
     if by_node:
         yield Boundary(begun, by_node)

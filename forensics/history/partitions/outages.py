@@ -1,12 +1,15 @@
 """Finds when a partition had nobody who could serve it: no leader, or one that was away.
 
 Clients feel a leader that is dead, hung or cut off from the moment it went, long before the
-cluster elects another one.
+cluster elects another one. A leader whose replica lies on a failed disk serves nobody either,
+though its broker runs.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -14,12 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.history.nodes.broker_states import FOREVER, Absence, Absences
-from forensics.lib.arrow_io import iter_rows, read_batches, to_batches
+from forensics.history.clocks.model import Clocks
+from forensics.history.nodes.broker_states import FOREVER, Absence, Absences, Span
+from forensics.history.partitions.observations import has_moment_between
+from forensics.lib.arrow_io import (
+    SIGHTING,
+    is_any_of,
+    iter_rows,
+    read_batches,
+    read_events,
+    to_batches,
+)
 from forensics.lib.intervals import clip, total_length
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
 
@@ -43,7 +57,12 @@ _WHY = {
 }
 # A broker that stops in order serves until its partitions have other leaders, within that.
 _HANDOVER = 5 * SECOND
+# A controller that hears of a failed disk elects another leader within that, where there is one.
+_REELECTED = SECOND
+# A controller under ZooKeeper takes the leaders from a topic, in steps, as it deletes it.
+_DELETING = 5 * SECOND
 _MAX_LINES = 4
+_STARTS = ("starting", "recovering")
 Row = Mapping[str, Any]
 
 
@@ -66,6 +85,8 @@ class _Outage:
     evidence: list[Row] = field(default_factory=list)
     # by when it was over, where its end was not seen
     ended_after: int | None = None
+    # whether the leader's replica lay on a disk that had failed
+    disk_failed: bool = False
 
     @property
     def sort_key(self) -> tuple[str, int, int]:
@@ -84,13 +105,66 @@ class LeaderGap:
     end: int | None
 
 
-def build_outages(leadership: Path, absences: Sequence[Absence]) -> pa.Table:
-    """Build the table of outages from the saved leader epochs, in their order."""
+@dataclass(frozen=True)
+class OfflineReplica:
+    """A replica on a disk that failed: its broker runs, and does not serve it."""
+
+    topic: str
+    partition: int
+    broker: int
+    begin: int
+    # when its broker was started again; `FOREVER` if it was not
+    end: int
+    evidence: Row
+
+
+def read_offline_replicas(
+    events: Path, clocks: Clocks, brokers: Mapping[int, Sequence[Span]]
+) -> list[OfflineReplica]:
+    """Read which replicas brokers gave up with a disk; a start looks at each disk anew."""
+    starts = {
+        broker: sorted(span.begin for span in spans if span.state in _STARTS)
+        for broker, spans in brokers.items()
+    }
+    first: dict[tuple[str, int, int, int], OfflineReplica] = {}
+    where = pc.field("topic").is_valid() & pc.field("ts").is_valid()
+    columns = [*SIGHTING, "topic", "partition", "broker"]
+    for row in read_events(events, ["replica_offline"], columns, where):
+        broker = broker_id(row["node"] or "") if row["broker"] is None else row["broker"]
+        if broker is None or row["partition"] is None:
+            continue
+        at = clocks.event_time(row)
+        own = starts.get(broker, [])
+        place = bisect_right(own, at)
+        end = own[place] if place < len(own) else FOREVER
+        line = {"file": row["file"], "line": row["line"]}
+        one = OfflineReplica(row["topic"], row["partition"], broker, at, end, line)
+        key = (one.topic, one.partition, broker, end)
+        if key not in first or _order(one) < _order(first[key]):
+            first[key] = one
+    return sorted(first.values(), key=lambda one: (one.topic, one.partition, *_order(one)))
+
+
+def _order(replica: OfflineReplica) -> tuple[int, str, int]:
+    return replica.begin, replica.evidence["file"], replica.evidence["line"]
+
+
+def build_outages(
+    leadership: Path,
+    absences: Sequence[Absence],
+    offline: Sequence[OfflineReplica] = (),
+    deletions: Mapping[str, Sequence[int]] | None = None,
+) -> pa.Table:
+    """Build the table of outages from the saved leader epochs, in their order.
+
+    `deletions` are the moments at which topics were being deleted: their partitions then have no
+    leader, and nobody is to serve them.
+    """
     known = _index(absences)
     unseen = [one for gap in _read_gaps(leadership, known) for one in _outages_in(gap, known)]
-    pieces = heapq.merge(
-        _read_pieces(leadership, known), sorted(unseen, key=_SORT_KEY), key=_SORT_KEY
-    )
+    unseen += _read_offline_pieces(leadership, offline)
+    seen = _read_pieces(leadership, known, deletions or {})
+    pieces = heapq.merge(seen, sorted(unseen, key=_SORT_KEY), key=_SORT_KEY)
     rows = (_row(outage, known) for outage in _merge(pieces))
     return pa.Table.from_batches(list(to_batches(rows, OUTAGES)), OUTAGES)
 
@@ -230,17 +304,13 @@ def _outages_in(gap: _Gap, absences: Absences) -> Iterator[_Outage]:
             yield replace(piece, ended_after=end if piece.end < end else None)
 
 
-def _read_pieces(leadership: Path, absences: Absences) -> Iterator[_Outage]:
+def _read_pieces(
+    leadership: Path, absences: Absences, deletions: Mapping[str, Sequence[int]]
+) -> Iterator[_Outage]:
     """Yield each part of a leader epoch in which nobody served, in the order of the table."""
     for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
         leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)
-        begins = batch["started_at"].cast(pa.int64()).to_numpy()
-        # An end that nobody saw is the last moment that is certain, if there is one.
-        unknown = pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False)
-        ends = pc.coalesce(
-            batch["ended_at"].cast(pa.int64()),
-            pc.if_else(unknown, batch["started_at"].cast(pa.int64()), FOREVER),
-        ).to_numpy()
+        begins, ends = _spans_of(batch)
         hit = leaders == -1
         for broker in np.unique(leaders).tolist():
             led = leaders == broker
@@ -250,8 +320,42 @@ def _read_pieces(leadership: Path, absences: Absences) -> Iterator[_Outage]:
         for row, begin, end in zip(
             batch.take(pa.array(chosen)).to_pylist(), begins[chosen], ends[chosen], strict=True
         ):
+            own = deletions.get(row["topic"], ()) if row["leader"] == -1 else ()
+            if has_moment_between(own, int(begin) - _DELETING, int(begin)):
+                continue
             away = absences.around([row["leader"]], int(begin), int(end))
             yield from _pieces_of(row, int(begin), int(end), away)
+
+
+def _spans_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return when leader epochs began and ended."""
+    # An end that nobody saw is the last moment that is certain, if there is one.
+    unknown = pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False)
+    ends = pc.coalesce(
+        batch["ended_at"].cast(pa.int64()),
+        pc.if_else(unknown, batch["started_at"].cast(pa.int64()), FOREVER),
+    )
+    return batch["started_at"].cast(pa.int64()).to_numpy(), ends.to_numpy()
+
+
+def _read_offline_pieces(leadership: Path, offline: Sequence[OfflineReplica]) -> Iterator[_Outage]:
+    """Yield when a partition was led by a broker whose replica was offline."""
+    lost: dict[tuple[str, int, int], list[OfflineReplica]] = defaultdict(list)
+    for replica in offline:
+        lost[replica.topic, replica.partition, replica.broker].append(replica)
+    where = pc.field("started_at").is_valid() & is_any_of("topic", {key[0] for key in lost})
+    for batch in read_batches(leadership, _COLUMNS, where) if lost else ():
+        begins, ends = _spans_of(batch)
+        for row, begin, end in zip(batch.to_pylist(), begins, ends, strict=True):
+            for one in lost.get((row["topic"], row["partition"], row["leader"]), ()):
+                # Who is elected later has a replica to lead with.
+                until = min(int(end), one.end)
+                if begin < one.begin < until - _REELECTED:
+                    yield _Outage(
+                        one.topic, one.partition, one.begin, until, "no_leader",
+                        None, one.broker, None, row["replicas"] or (), stopped=False,
+                        evidence=[one.evidence], disk_failed=True,
+                    )  # fmt: skip
 
 
 def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> Iterator[_Outage]:
@@ -287,6 +391,7 @@ def _merge(pieces: Iterable[_Outage]) -> Iterator[_Outage]:
             if piece.end >= last.end:
                 last.end, last.ended_after = piece.end, piece.ended_after
             last.stopped &= piece.stopped or piece.why == "no_leader"
+            last.disk_failed |= piece.disk_failed
             last.replicas = last.replicas or piece.replicas
             last.evidence += piece.evidence
         elif piece.begin < piece.end:
@@ -321,7 +426,7 @@ def _is_planned(outage: _Outage, absences: Absences) -> bool:
     fallen out of the ISR, and the broker was stopped nevertheless.
     """
     replicas = {*outage.replicas, outage.previous_leader} - {None}
-    if not outage.stopped and outage.why != "no_leader":
+    if outage.disk_failed or (not outage.stopped and outage.why != "no_leader"):
         return False
     if outage.end - outage.begin <= _HANDOVER:
         return outage.stopped

@@ -11,14 +11,17 @@ import pyarrow.parquet as pq
 from forensics import schemas
 from forensics.detection.detectors import (
     config_risk,
+    controller_lost,
     disk_failure,
     future_timestamps,
     isr_flapping,
     rebalance_storm,
     under_min_isr,
 )
+from forensics.history.nodes.broker_states import Span
 from forensics.run_output.findings import Finding
-from tests.detection.cases import case, event, logs, row
+from tests.detection.cases import SECOND, case, event, logs, row
+from tests.detection.scenarios import controller_lost as losses
 from tests.detection.scenarios import isr_flapping as flapping
 from tests.detection.scenarios import rebalance_storm as storms
 from tests.detection.scenarios.config_risk import UNCLEAN, on_topic
@@ -37,6 +40,19 @@ def test_a_full_disk_is_freed_by_retention_and_never_by_hand(tmp_path: Path) -> 
     assert "--add-config retention.bytes=BYTES" in actions(found)
     assert "80 % full" in actions(found)
     assert "Do not delete files below the directory by hand" in actions(found)
+
+
+def test_controllers_that_are_down_are_to_be_started(tmp_path: Path) -> None:
+    """Nobody is elected without a majority, so that one must not be told to leave them alone."""
+    down = {"controller-3": [Span("crashed", 101 * SECOND, 139 * SECOND)]}
+    for name in ("down", "alone"):
+        (tmp_path / name).mkdir()
+    [found] = controller_lost.find(losses.lost(gap=40, processes=down)(tmp_path / "down"))
+    [alone] = controller_lost.find(losses.lost(gap=40)(tmp_path / "alone"))
+
+    assert "start those that still are" in actions(found)
+    assert "Do not restart the other controllers" not in actions(found)
+    assert "Do not restart the other controllers" in actions(alone)
 
 
 def test_a_broken_disk_is_not_freed(tmp_path: Path) -> None:

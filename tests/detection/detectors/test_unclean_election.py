@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from forensics.detection.context import DetectionContext
+from forensics.detection.detectors import unclean_election
 from forensics.detection.detectors.unclean_election import estimate_lost_records, find
 from forensics.run_output.findings import PartitionLoss
 from tests.detection.cases import SECOND, case, epoch, event
@@ -251,7 +253,7 @@ def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> 
     assert "an unclean election was ordered" in found.explanation
     assert found.losses[0].manner == "manual"
     assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)
-    assert any("who ran kafka-leader-elections.sh" in action for action in found.actions)
+    assert any("who ran kafka-leader-election.sh" in action for action in found.actions)
     assert not any("unclean.leader.election.enable" in action for action in found.actions)
 
 
@@ -291,3 +293,28 @@ def test_each_election_is_explained_by_its_own_lines(tmp_path: Path) -> None:
         found.explanation
     )
     assert "--entity-name t " in found.actions[0]
+
+
+def test_elections_with_few_events_are_looked_at_in_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+    each = DetectionContext.each
+
+    def noted(context: DetectionContext, table: str, *more: Any) -> Any:
+        read.append(table == "events" and "cut_to" in more[1])
+        return each(context, table, *more)
+
+    monkeypatch.setattr(DetectionContext, "each", noted)
+    elections = [unclean(partition=number) for number in range(250)]
+    lines = [event(90, "broker-1", "isr_proposed", topic="t", partition=7, log_end=500)]
+    seen = []
+    for at_once in (20_000, 0):
+        monkeypatch.setattr(unclean_election, "_EVENTS_AT_ONCE", at_once)
+        read.clear()
+        [found] = find(case(tmp_path, leadership=elections, events=lines))
+        seen.append((sum(read), found))
+
+    assert [readings for readings, _ in seen] == [1, 3]
+    assert seen[0][1] == seen[1][1]
+    assert len(seen[0][1].losses) == 250

@@ -118,6 +118,11 @@ SCENARIOS = [
             "measures": {"how": ["no_majority"], "longest_s": 24.0},
         }],
     ),
+    Scenario(
+        NAME, "fires", "another controller is down: nobody is elected before it is started",
+        lost(gap=40, processes={"controller-3": [Span("crashed", 101 * SECOND, 139 * SECOND)]}),
+        [{"severity": "medium", "measures": {"longest_s": 40.0}}],
+    ),
     Scenario(NAME, "boundary", "as long as an election takes", lost(gap=5), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "longer", lost(gap=5.1), [{"severity": "medium"}]),
     Scenario(

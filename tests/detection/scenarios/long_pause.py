@@ -144,7 +144,23 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "of a request that is not sent all the time only the delay counts",
-        late(7, detail="alter-partition"), [{"measures": {"longest_ms": 5000}}],
+        late(7, detail="alter-partition"), [{"measures": {"longest_ms": 3000}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a thread that sleeps for a time-out looks once more after another",
+        late(6, detail="heartbeat"), [{"measures": {"longest_ms": 2000}}],
+    ),
+    Scenario(
+        NAME, "boundary", "and no later than that: the other one froze", late(5.999, detail="x"),
+    ),
+    Scenario(
+        NAME, "quiet", "who asks one that hangs waits for two time-outs, again and again",
+        late(4.006, ends=range(100, 200, 5), detail="heartbeat"),
+    ),
+    Scenario(
+        NAME, "fires", "a controller that the others no longer heard of, until it woke",
+        partial(case, files=SERVERS, processes={"controller-3": [PAUSED]}),
+        [{"severity": "medium", "measures": {"node": "controller-3", "longest_ms": 14000}}],
     ),
     Scenario(
         NAME, "boundary", "noticed less than two seconds late", late(3.999),

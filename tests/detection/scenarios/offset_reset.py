@@ -100,6 +100,18 @@ SCENARIOS = [
         found("low", "truncation", read_again=60),
     ),
     Scenario(
+        NAME, "fires", "to a consumer a topic that was made anew looks like a log that was cut",
+        client(event(50, "b-1", "topic_deleted", topic="t"),
+               out(100) | {"kind": "consumer_saw_truncation"}, went(101, 0)),
+        found("low", "topic_recreated"),
+    ),
+    Scenario(
+        NAME, "fires", "it was cut indeed, of a topic that was deleted some time before",
+        client(event(50, "b-1", "topic_deleted", topic="t"),
+               out(100) | {"kind": "consumer_saw_truncation"}, went(101, 40), cuts=[CUT]),
+        found("low", "truncation", read_again=60),
+    ),
+    Scenario(
         NAME, "fires", "a group whose offsets had expired",
         client(event(50, "b-1", "group_dead", group="report"), missing(100), went(101, 900)),
         found("medium", "offsets_expired"),

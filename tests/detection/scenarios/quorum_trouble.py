@@ -65,6 +65,43 @@ TIMED_OUT = {
         for at in range(0, 60, 2)
     )
 }
+LEFT_ALONE = (
+    "[2026-06-14 13:00:{at:06.3f}] INFO [RaftManager id=3002] {text}"
+    " (org.apache.kafka.raft.{logger})\n"
+)
+FOLLOWS = (
+    "FollowerState(fetchTimeoutMs=2000, epoch=1, leader=3003, leaderEndpoints=Endpoints(endpoints={"
+    "ListenerName(CONTROLLER)=127.0.0.1/<unresolved>:19103}), votedKey=Optional.empty, voters="
+    "[3001, 3002, 3003], highWatermark=Optional.empty, fetchingSnapshot=Optional.empty)"
+)
+ASKS = (
+    "ProspectiveState(epoch=1, leaderId=OptionalInt[3003], votedKey=Optional.empty, epochElection="
+    "EpochElection(voterStates={}), electionTimeoutMs=1600, highWatermark=Optional.empty)"
+)
+TIMED_OUT_ASKING = (
+    "Election timed out before receiving sufficient vote responses to become candidate. Current"
+    " epoch election state: EpochElection(voterStates={})"
+)
+
+
+def alone(turns: int) -> dict[str, str]:
+    """Let a controller of Kafka 4 ask for votes in vain, and follow the dead leader in between."""
+    said = []
+    for turn in range(turns):
+        at = 3.6 * turn
+        said += [
+            (at, "Transitioning to Prospective state due to fetch timeout", "KafkaRaftClient"),
+            (at, f"Completed transition to {ASKS} from {FOLLOWS}", "QuorumState"),
+            (at + 1.6, TIMED_OUT_ASKING, "KafkaRaftClient"),
+            (at + 1.6, f"Completed transition to {FOLLOWS} from {ASKS}", "QuorumState"),
+        ]  # fmt: skip
+    lines = (
+        LEFT_ALONE.format(at=at, text=text, logger=logger).replace(".", ",", 1)
+        for at, text, logger in said
+    )
+    return {"controller-2/server.log": "".join(lines)}
+
+
 STOPPED = [absence(one, "controlled", 50) for one in (1, 2, 3)]
 
 VOTERS = [logs(f"controller-{one}", 10_000, role="controller", records=9) for one in (1, 2, 3)]
@@ -85,6 +122,14 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "nobody wins for a minute", from_logs(TIMED_OUT),
         [{"severity": "medium", "measures": {"kind": "no_leader", "failed": 30, "still": True}}],
+    ),
+    Scenario(
+        NAME, "fires", "in between it follows the leader that is dead", from_logs(alone(10)),
+        [{"severity": "medium", "measures": {
+            "kind": "no_leader", "failed": 10, "longest_s": 34.0, "nodes": ["controller-2"]}}],
+    ),
+    Scenario(
+        NAME, "boundary", "it follows one for less than half a minute", from_logs(alone(8)),
     ),
     Scenario(
         NAME, "fires", "a lost quorum looks like a broker that is fenced again and again",

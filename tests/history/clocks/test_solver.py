@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.history.clocks.anchors import ANCHORS, PAIRS, pair_sightings, reduce_pair
+from forensics.history.clocks.anchors import (
+    ANCHORS,
+    PAIRS,
+    find_group_anchors,
+    pair_sightings,
+    reduce_pair,
+)
 from forensics.history.clocks.line_fit import dedupe_bursts, estimate_offset
 from forensics.history.clocks.model import (
     ClockModel,
@@ -87,6 +93,19 @@ def test_a_state_that_two_nodes_saw_is_an_anchor() -> None:
     seen = [("s", "b", 5_000), ("s", "a", 9_000), ("s", "a", 7_000), ("alone", "a", 1)]
 
     assert [("a", "b", 2.0, 5_000)] == pair_sightings(seen)
+
+
+@pytest.mark.parametrize(("member", "ties"), [("app-1-5ab0695a", 1), ("inst-2-5ab0695a", 0)])
+def test_a_static_member_may_join_a_generation_long_after_it_was_made(
+    member: str, ties: int
+) -> None:
+    """The coordinator names it after its group.instance.id; it is let in without a rebalance."""
+    plain = {"group": "g", "generation": 1, "member": None, "client": None}
+    stable = plain | {"kind": "group_stable", "node": "broker-2", "ts": 1_000_000}
+    joined = plain | {"kind": "group_joined", "node": "app", "ts": 77_000_000}
+
+    assert len(find_group_anchors([stable, joined | {"member": member, "client": "app-1"}])) == ties
+    assert len(find_group_anchors([stable, joined])) == 1
 
 
 def test_three_nodes_that_saw_a_state_make_three_anchors() -> None:

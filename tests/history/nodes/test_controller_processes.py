@@ -13,6 +13,7 @@ from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Span
 from forensics.history.nodes.build_lanes import Lanes, build_lanes
 from forensics.history.nodes.controller_processes import TableWitnesses
+from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.schemas import EVENTS
 from tests.history.log_lines import SECOND, Row, event
 
@@ -51,7 +52,7 @@ def lanes(folder: Path, *rows: Row) -> Lanes:
         [row | {"ts": row["ts"], "elr": None} for row in [*CLUSTER, *rows]], schema=EVENTS
     )
     pq.write_table(table, folder / "part-0.parquet")
-    return build_lanes(folder, CLOCKS, ROLES, Coverage())
+    return build_lanes(folder, CLOCKS, ROLES, Coverage(), read_startup_windows(folder))
 
 
 def told(spans: Sequence[Span]) -> list[str]:

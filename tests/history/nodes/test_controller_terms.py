@@ -360,3 +360,64 @@ def test_clocks_that_are_not_known_make_nothing_void() -> None:
     deposed = ControllerTerm("broker-1", 1, Span("deposed", 9 * SECOND, 15 * SECOND))
     terms = find_terms([FIRST, SECOND_ONE])
     assert DeposedControllers.from_terms([deposed], terms, NO_CLOCKS).times == {}
+
+
+def asks(second: float, to: str, epoch: int, *, before: str, node: str = "controller-2") -> Row:
+    """Let a follower that lost its leader take another state of the quorum."""
+    return said(
+        second, node, "raft_transition", controller_epoch=epoch, to_state=to, from_state=before
+    )
+
+
+def loses(second: float) -> list[Row]:
+    """Let the fetch of a follower time out; it asks for votes, and returns 1.6 s later."""
+    return [
+        said(second, "controller-2", "raft_fetch_timed_out"),
+        asks(second, "ProspectiveState", 4, before="FollowerState"),
+        asks(second + 1.6, "FollowerState", 4, before="ProspectiveState"),
+    ]
+
+
+def vain(*rows: Row) -> list[float]:
+    return sorted(at / SECOND for _, at in TermEvents(rows).vain_returns)
+
+
+def test_who_follows_a_dead_leader_again_has_found_nobody() -> None:
+    """Since 4.0 a follower that gets no votes follows the leader that it knew again (KIP-996)."""
+    assert vain(*loses(10), *loses(13.6), *loses(17.2)) == [11.6, 15.2]
+
+
+def test_a_return_is_vain_only_if_the_next_fetch_is_not_answered() -> None:
+    assert vain(*loses(10), *loses(14.6)) == [11.6]
+    assert vain(*loses(10), *loses(14.601)) == []
+    other = said(13.6, "controller-3", "raft_fetch_timed_out")
+    assert vain(*loses(10), other) == []
+
+
+def test_a_leader_of_a_new_epoch_was_elected_however_soon_it_is_lost() -> None:
+    found = asks(11.6, "FollowerState", 5, before="ProspectiveState")
+
+    assert vain(*loses(10)[:2], found, *loses(13.6)) == []
+    assert vain(*loses(10), asks(13.6, "UnattachedState", 5, before="FollowerState")) == [11.6]
+
+
+def test_a_controller_is_lost_when_its_voters_last_heard_of_it() -> None:
+    """They return to it in vain until one of them is elected, half a minute later."""
+    rows = [elected(1, "controller-1", 4)]
+    for second in (10, 13.6, 17.2):
+        rows += [
+            row | {"node": node, "text": "voters=[1, 2, 3]"}
+            for row in loses(second)
+            for node in ("controller-2", "controller-3")
+        ]
+    rows += [
+        asks(20, "FollowerState", 5, before="FollowerState", node="controller-3"),
+        elected(21, "controller-2", 5),
+        said(20, "controller-2", "raft_fetch_timed_out"),
+    ]
+    rows.sort(key=lambda row: row["at"])
+    terms = find_terms(rows)
+
+    first = close_terms(terms, TermEvents(rows), [])[0]
+
+    assert (first.controller, first.span.end) == (1, int(8.25 * SECOND))

@@ -101,6 +101,13 @@ def test_a_leader_that_is_to_leave_is_replaced_by_the_reassignment() -> None:
     assert "unknown" == classify_election(moved, [], [hint("reassignment", 60, replicas=(1, 2))])
 
 
+def test_a_step_that_names_no_replicas_tells_nothing_of_who_is_to_leave() -> None:
+    done, record = hint("reassignment_done", 99.5, leader=1), hint("reassignment", 99.6)
+
+    assert "reassignment" == classify_election(change(new_isr=(2, 3)), [], [done, record])
+    assert "failover" == classify_election(change(new_isr=(2, 3)), [], [record])
+
+
 def test_the_last_step_of_a_reassignment_moves_the_leader_away() -> None:
     """The leader reports who is in sync, and is itself not to stay."""
     last_step = hint("reassignment_done", 99.5, leader=1)

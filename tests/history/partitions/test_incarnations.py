@@ -137,6 +137,23 @@ def test_a_topic_may_be_made_again_twice() -> None:
     assert found[4:] == [(1, 1, 1, 60, 300), (2, 0, 3, 390, 395), (2, 1, 1, 395, None)]
 
 
+@pytest.mark.parametrize("after", [2.1, 40])
+def test_a_topic_may_be_made_again_within_the_same_minute(after: float) -> None:
+    """All nodes have a minute to hear of a topic, unless it is deleted again meanwhile."""
+    third = [
+        event(52 + after, f"broker-{one}", leader=3, leader_epoch=0, partition_epoch=0)
+        for one in (1, 2, 3)
+    ]
+    twice = deleted(ZOOKEEPER, 40, 52 + after - 0.05)
+
+    found = history(*FIRST, AGAIN[0], *third, context=twice)
+
+    assert [row[:4] for row in found[3:]] == [(1, 0, 2, 50), (2, 0, 3, 52 + after)]
+    assert [row[0] for row in history(*FIRST, AGAIN[0], *third, context=deleted(ZOOKEEPER, 40))][
+        -1
+    ] == 1
+
+
 def test_one_node_alone_does_not_make_a_topic_anew() -> None:
     """It may have lost its disk, and repeat what it reads."""
     again = event(50, "broker-3", leader=3, leader_epoch=0, partition_epoch=0)

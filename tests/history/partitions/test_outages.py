@@ -14,10 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forensics.history.nodes.broker_states import Absence, EvidenceRow
-from forensics.history.partitions.outages import LeaderGap, build_outages, find_leader_gaps
-from forensics.lib.time_units import SECOND
-from forensics.schemas import LEADERSHIP
+from forensics.history.nodes.broker_states import FOREVER, Absence, EvidenceRow, Span
+from forensics.history.partitions.outages import (
+    LeaderGap,
+    OfflineReplica,
+    build_outages,
+    find_leader_gaps,
+    read_offline_replicas,
+)
+from forensics.schemas import EVENTS, LEADERSHIP
+from tests.history.log_lines import NO_CLOCKS, SECOND, event
 
 Found = tuple[int, float, float | None, str, int | None, bool]
 
@@ -41,11 +47,23 @@ def away(broker: int, kind: str, begin: float, end: float | None = None) -> Abse
     )  # fmt: skip
 
 
-def found(tmp_path: Path, epochs: Sequence[dict[str, Any]], *absences: Absence) -> list[Found]:
+def offline(broker: int, begin: float, end: float | None = None) -> OfflineReplica:
+    """Let the disk fail that holds a broker's replica of orders-0."""
+    until = FOREVER if end is None else int(end * SECOND)
+    line = {"file": f"broker-{broker}/server.log", "line": 709}
+    return OfflineReplica("orders", 0, broker, int(begin * SECOND), until, line)
+
+
+def found(
+    tmp_path: Path,
+    epochs: Sequence[dict[str, Any]],
+    *absences: Absence,
+    disks: Sequence[OfflineReplica] = (),
+) -> list[Found]:
     folder = tmp_path / "leadership"
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(list(epochs), schema=LEADERSHIP), folder / "part-0.parquet")
-    table = build_outages(folder, absences)
+    table = build_outages(folder, absences, disks)
     times = {
         name: table[name].cast(pa.int64()).to_pylist()
         for name in ("started_at", "ended_at", "started_before")
@@ -68,6 +86,72 @@ def test_a_dead_leader_serves_nobody_until_the_next_one_takes_over(tmp_path: Pat
     assert found(tmp_path, epochs, away(1, "crash", 100, 140)) == [
         (0, 100, 109.5, "leader_dead", 1, False)
     ]
+
+
+def test_a_leader_whose_disk_failed_serves_nobody_though_its_broker_runs(tmp_path: Path) -> None:
+    """KRaft's controller takes the leader away, and no broker logs it: it had no other replica."""
+    epochs = [epoch(1, 0, 148), epoch(1, 148, None), epoch(1, 0, None, 1)]
+
+    assert found(tmp_path, epochs, disks=[offline(1, 100, 146)]) == [
+        (0, 100, 146, "no_leader", None, False)
+    ]
+
+
+def test_another_leader_or_none_left_ends_what_a_failed_disk_began(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 101), epoch(2, 101, 130), epoch(-1, 130, None, previous_leader=2)]
+
+    disks = [offline(1, 100), offline(2, 128.9)]
+    assert found(tmp_path, epochs, disks=disks) == [(0, 128.9, None, "no_leader", None, False)]
+
+
+def test_a_follower_or_a_later_leader_is_not_offline(tmp_path: Path) -> None:
+    epochs = [epoch(2, 0, 120), epoch(1, 120, None)]
+
+    assert found(tmp_path, epochs, disks=[offline(1, 100)]) == []
+
+
+def test_a_stop_after_a_failed_disk_does_not_make_the_outage_planned(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 110, replicas=[1]), epoch(1, 160, None, replicas=[1])]
+    epochs.insert(1, epoch(-1, 110, 160, replicas=[1], previous_leader=1))
+    stop = away(1, "controlled", 109, 159)
+
+    assert found(tmp_path, epochs, stop, disks=[offline(1, 100, 150)]) == [
+        (0, 100, 160, "no_leader", None, False)
+    ]
+
+
+def test_a_replica_is_offline_from_its_first_line_until_the_broker_starts(tmp_path: Path) -> None:
+    rows = [
+        event(second, "broker-2", "replica_offline", topic="orders", partition=partition,
+              broker=broker, line=line)
+        for second, partition, broker, line in [
+            (100.2, 0, None, 9), (100, 0, 2, 7), (100, None, 2, 6), (170, 0, 2, 11),
+        ]
+    ]  # fmt: skip
+    folder = tmp_path / "events"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=EVENTS), folder / "part-0.parquet")
+    lanes = {2: [Span("starting", 1 * SECOND, 2 * SECOND), Span("recovering", 150 * SECOND, None)]}
+
+    read = read_offline_replicas(folder, NO_CLOCKS, lanes)
+
+    assert [(one.broker, one.begin / SECOND, one.end, one.evidence["line"]) for one in read] == [
+        (2, 100, 150 * SECOND, 7), (2, 170, FOREVER, 11),
+    ]  # fmt: skip
+
+
+def test_a_topic_that_is_deleted_needs_no_leader(tmp_path: Path) -> None:
+    """Under ZooKeeper the controller takes the leader of each partition away first."""
+    epochs = [epoch(1, 0, 100), epoch(-1, 100, 100.1), epoch(-1, 100.1, None)]
+    folder = save(tmp_path, epochs)
+
+    def left(*seconds: float, topic: str = "orders") -> int:
+        moments = [int(second * SECOND) for second in seconds]
+        return len(build_outages(folder, (), deletions={topic: moments}).to_pylist())
+
+    assert left(95.1, 99.9) == 0
+    assert left(95) == 1  # the second step is 5.1 s later
+    assert left(100.11) == left(94) == left(99.9, topic="payments") == 1
 
 
 def test_a_leader_that_hangs_or_is_cut_off_serves_nobody(tmp_path: Path) -> None:
