@@ -133,7 +133,10 @@ class LinedDocument(ABC):
 
 
 # How a message of syslog is sent that may hold line breaks: its length, a blank, the message.
-_FRAMED = re.compile(rb"[ \t\r\n\0]*([1-9][0-9]{0,6}) (?=<[0-9]{1,3}>)")
+_LENGTH = rb"([1-9][0-9]{0,6}) (?=<[0-9]{1,3}>)"
+_FRAMED = re.compile(rb"[ \t\r\n\0]*" + _LENGTH)
+# Searched for without blanks before it: a file may hold megabytes of them.
+_NEXT_FRAME = re.compile(_LENGTH)
 _LONGEST_HEAD, _FRAMES = 64, 3
 # What stands before its text, in the new form and in the old one; every line of it gets that.
 _HEADER = re.compile(
@@ -198,7 +201,7 @@ def find_frame_end(data: bytes, at: int, *, final: bool) -> int | None:
             return None
         if _FRAMED.match(data, end) or (end <= len(data) and not data[end:].strip()):
             return end
-    other = _FRAMED.search(data, found.end() if found else at)
+    other = _NEXT_FRAME.search(data, found.end() if found else at)
     if other:
         return other.start(1)
     return len(data) if final or len(data) - at > MAX_RECORD else None
@@ -206,7 +209,7 @@ def find_frame_end(data: bytes, at: int, *, final: bool) -> int | None:
 
 def looks_framed(head: bytes) -> bool:
     """Return True if messages stand behind their lengths, and not each on lines of its own."""
-    first = _FRAMED.search(head)
+    first = _NEXT_FRAME.search(head)
     if first is None or first.start(1) > MAX_RECORD:
         return False
     at, joined = first.start(1), 0

@@ -87,11 +87,14 @@ class FoundLayout(Wrapper):
         fits = fields.is_valid().to_numpy(zero_copy_only=False)
         if self.tail:
             alone = r"^[ \t]*" + self.tail.removeprefix(_BLANKS).removesuffix("$") + _END
-            lines = pc.replace_substring_regex(lines, alone, r" (\1)\2")
+            closed = pc.replace_substring_regex(lines, alone, r" (\1)\2")
             if _HAS_SIGNS.search(self.tail):
                 # The last line of a stack trace may end so, too.
                 ends = self.tail.removesuffix("$") + _END
-                lines = pc.replace_substring_regex(lines, ends, r" (\1)\2")
+                closed = pc.replace_substring_regex(closed, ends, r" (\1)\2")
+            # A setting in the middle of a record, such as a list in brackets, only looks like it.
+            is_last = np.append(fits[1:], np.True_) if len(fits) else fits
+            lines = pc.if_else(pa.array(is_last), closed, lines)
         rows = np.flatnonzero(fits)
         if len(rows):
             written = self._write(fields.take(pa.array(rows)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.ingest.document_records import Document, Piece
+from forensics.ingest.document_records import Document, Piece, looks_framed
 from forensics.ingest.documents import find_document
 from forensics.ingest.json_documents import JsonDocument
 from forensics.ingest.wrapper_detection import shipped_wrappers
@@ -280,3 +280,9 @@ def test_events_of_a_server_are_no_yaml() -> None:
 
     assert find_document(f"data: {line}\n\n".encode() * 40, shipped_wrappers()) is None
     assert find_document(f"id: 1\ndata: {line}\n\n".encode() * 40, shipped_wrappers()) is None
+
+
+@pytest.mark.parametrize("sign", [b"\0", b" ", b"1", b"1 "])
+def test_whether_messages_stand_behind_their_lengths_is_known_at_once(sign: bytes) -> None:
+    """A sparse file holds megabytes of zeros; with the square of them this would never end."""
+    assert not looks_framed(sign * (4 << 20))

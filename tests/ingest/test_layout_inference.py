@@ -340,6 +340,24 @@ def test_a_logger_between_blanks_is_heard_whatever_its_message_holds() -> None:
     assert len(read(line * 3).events) == 3
 
 
+def test_a_list_in_the_middle_of_a_record_is_not_its_logger() -> None:
+    """A setting with one class in brackets looks like what ends a record of this layout."""
+    settings = (
+        "2026-11-18 11:51:17,{:03} INFO   ||  ConsumerConfig values: \n"
+        "\tgroup.id = report\n"
+        "\tmetric.reporters = [org.apache.kafka.common.metrics.JmxReporter]\n"
+        "\tisolation.level = read_committed\n"
+        "   [org.apache.kafka.clients.consumer.ConsumerConfig]\n"
+        "2026-11-18 11:51:18,{:03} INFO   ||  Kafka version: 4.3.0"
+        "   [org.apache.kafka.common.utils.AppInfoParser]\n"
+    )
+    found = read("".join(settings.format(n, n) for n in range(9)), name="client.log")
+
+    told = {row["setting"]: row["value"] for row in found.events if row["setting"]}
+    assert told["isolation.level"] == "read_committed"
+    assert len([row for row in found.events if row["setting"] == "isolation.level"]) == 9
+
+
 def test_a_record_as_long_as_a_broken_line_does_not_take_the_next_one_in() -> None:
     document = WrappedLines([], 60)
     first = "[2026-11-18 11:41:00,001] INFO one (a.B)".ljust(60, "x")
