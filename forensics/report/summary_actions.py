@@ -102,7 +102,8 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         during = ""
         if starts and ends:
             first = clock_text(min(starts), min(starts))
-            during = f" what they wrote from {first} to {clock_text(max(ends), min(starts))}"
+            last = _whole_second(max(ends))
+            during = f" what they wrote from {first} to {clock_text(last, min(starts))}"
         what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
             f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
@@ -119,9 +120,17 @@ def _cut_later(losses: Sequence[PartitionLoss], start: int) -> str:
         return ""
     names = join_names(list(dict.fromkeys(name for name, _ in tails)), 3)
     number = count(sum(tail["records"] for _, tail in tails), "record")
-    # The second in which they were cut is over.
-    before = clock_text(-(-max(ends) // 1000) * 1000, start)
+    before = clock_text(_whole_second(max(ends)), start)
     return f", and the last {number} that they wrote to {names} before {before}"
+
+
+def _whole_second(moment: int) -> int:
+    """Return when the second of a moment is over: all that was written within it counts.
+
+    >>> _whole_second(2000), _whole_second(2001)
+    (2000, 3000)
+    """
+    return -(-moment // 1000) * 1000
 
 
 def _reset(losses: Sequence[PartitionLoss]) -> str:

@@ -235,7 +235,7 @@ def test_producers_are_not_asked_for_what_nobody_could_take(unclean: Path) -> No
 
     # The partition had no leader from 11:38:48 on.
     says = draw(unclean, one)
-    assert "send again what they wrote from 11:38:20 to 11:38:48" in says
+    assert "send again what they wrote from 11:38:20 to 11:38:49" in says
 
 
 def test_producers_send_again_what_the_unclean_leader_lost_in_its_turn(unclean: Path) -> None:
