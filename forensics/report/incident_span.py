@@ -52,7 +52,7 @@ END_WITH_LAST_ERROR = frozenset({
 # error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
 # A start that may be off by as much is told as "about".
-ROUGH_MS = 1000
+ROUGH_MS = 200
 COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 

@@ -536,7 +536,7 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked and (most := lengths[ranked[0]]) >= MIN_TOLD_MS:
-        text += f"; by their own logs disconnected or retrying for up to {duration(most)}"
+        text += f"; by their own logs disconnected or retrying on and off, up to {duration(most)}"
     elif (run.document.get("impact") or {}).get("partitions_unavailable"):
         text += "; their own logs do not say for how long"
     yield SummaryLine(f"{text}.", "clients", "Clients")

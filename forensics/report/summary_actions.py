@@ -82,7 +82,7 @@ def list_actions(run: RunOutput) -> list[SummaryLine]:
     lasting = {one.id for one in span.findings if span.is_over is False and is_lasting(run, one)}
     # What still hurts goes before asking why something that is over came about.
     ordered = sorted(_by_weight(run, span), key=lambda one: one.id not in lasting)
-    actions += _from_findings(ordered, lasting)
+    actions += _from_findings(ordered, lasting, is_over=span.is_over is True)
     return actions[:MAX_ACTIONS]
 
 
@@ -103,8 +103,10 @@ def _resend(run: RunOutput) -> Iterator[SummaryLine]:
         if starts and ends:
             first = clock_text(min(starts), min(starts))
             last = _whole_second(max(ends))
-            during = f" what they wrote from {first} to {clock_text(last, min(starts))}"
-        what = (during or " the lost records") + _cut_later(certain, min(starts, default=0))
+            during = f" from {first} to {clock_text(last, min(starts))}"
+        names = join_names([row.partition for row in certain], 4)
+        what = f" what they wrote to {names}{during}" if during else f" the lost records of {names}"
+        what += _cut_later(certain, min(starts, default=0))
         yield SummaryLine(
             f"Have the producers of {join_names(topics)} send again{what}; {_reset(certain)}.",
             finding.id, "Offsets and commands",
@@ -134,19 +136,20 @@ def _whole_second(moment: int) -> int:
 
 
 def _reset(losses: Sequence[PartitionLoss]) -> str:
-    """Say which consumers have to be reset, by the partitions and the first offsets lost there.
+    """Say which consumers of these partitions have to be reset, by the first offsets lost there.
 
     >>> _reset([PartitionLoss("t-1", lost_from=7000)])
-    'reset consumers whose committed offset in t-1 is above 7,000'
+    'reset consumers whose committed offset there is above 7,000'
     """
     offsets = {row.lost_from for row in losses}
-    names = join_names([row.partition for row in losses], 4)
     if offsets == {0}:
         which = "their logs begin" if len(losses) > 1 else "its log begins"
-        return f"reset all consumers of {names}: {which} anew at offset 0"
+        whose = "these partitions" if len(losses) > 1 else "this partition"
+        return f"reset all consumers of {whose}: {which} anew at offset 0"
+    above = "the first lost one"
     if len(offsets) == 1 and (first := next(iter(offsets))) is not None:
-        return f"reset consumers whose committed offset in {names} is above {first:,}"
-    return f"reset consumers whose committed offset in {names} is above the first lost one there"
+        above = f"{first:,}"
+    return f"reset consumers whose committed offset there is above {above}"
 
 
 def _last_writes(run: RunOutput, losses: Sequence[PartitionLoss]) -> list[int]:
@@ -208,28 +211,30 @@ def first_action(finding: SavedFinding) -> str:
 
 
 def _from_findings(
-    findings: Sequence[SavedFinding], lasting: AbstractSet[str]
+    findings: Sequence[SavedFinding], lasting: AbstractSet[str], *, is_over: bool
 ) -> list[SummaryLine]:
     """Take the first action of each finding; the same one for several brokers is one.
 
-    What looks only is for findings that last.
+    What looks only is for findings that last; of an incident that is over the logs tell as much.
     """
     taken: dict[str, list[tuple[str, SavedFinding]]] = {}
     later: list[SummaryLine] = []
     for one in findings:
         if one.detector == "unclean-election":
             continue
-        is_over = one.id not in lasting
+        has_ended = one.id not in lasting
         usable = [action for action in one.actions if _is_concrete(action)]
         doing = [action for action in usable if not LOOKS.search(action)]
         # A topic that is gone is one thing, the records that were given up for it another.
         several = 2 if one.detector == "undelivered-records" and one.measures.get("suspect") else 1
-        for action in doing[:several] or ([] if is_over else usable[:1]):
+        for action in doing[:several] or ([] if has_ended else usable[:1]):
             taken.setdefault(_without_names(action, one), []).append((action, one))
         looking = [action for action in usable if LOOKS.search(action)]
-        looking = [it for it in looking if not (is_over and LOOKS_FOR_OUTAGES in it)]
+        looking = [it for it in looking if not (has_ended and LOOKS_FOR_OUTAGES in it)]
         later += [_command(action, one) for action in looking[:1]]
     first = [_command(_for_all(members), members[0][1]) for members in taken.values()]
+    if first and is_over:
+        return first
     known = {line.text for line in first}
     return [*first, *[line for line in later if line.text not in known][:1]]
 

@@ -108,7 +108,7 @@ def _finding(
         clients=clients,
         measures={"error": error["error"], "detail": error["detail"]},
         explanation=_MEANING,
-        actions=[f"Start {quote(clients[0])} again, unless it runs already.", _CATCH],
+        actions=[f"Start {quote(clients[0])} again, unless already running.", _CATCH],
         why=f"this is the last that {node} logged, and other logs go on for "
         f"{(context.logs_end - error['at']) / SECOND:.0f} s",
         doubts=[_DOUBT],

@@ -45,7 +45,7 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"Broker {broker} was cut off from {whom}{times}, {out} {longest:.1f} s",
+        f"Broker {broker} was cut off from {whom}{times}, {out} about {longest:.0f} s",
         begin,
         end,
         [line for absence in run for line in absence.evidence],

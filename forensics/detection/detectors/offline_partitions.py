@@ -33,6 +33,8 @@ _COLUMNS = (
     "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
     "previous_leader", "planned",
 )  # fmt: skip
+# A start that may be off by as much is told as "about".
+_ROUGH = SECOND // 5
 _OutageKey = tuple[str, int, int]
 # A finding quotes the lines of so many partitions: those that were unavailable longest.
 _MAX_QUOTED = 10
@@ -191,7 +193,7 @@ def _longest_text(context: DetectionContext, group: Sequence[Row]) -> str:
     """Say how long the longest lasted: in whole seconds where it began at a rough moment."""
     longest = _at_most(context, group)
     off_by = max((row["started_before"] or row["started_at"]) - row["started_at"] for row in group)
-    if off_by < SECOND:
+    if off_by < _ROUGH:
         return seconds_text(longest)
     return f"about {seconds_text(longest + off_by / SECOND, 0)}"
 

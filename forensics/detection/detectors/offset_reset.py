@@ -382,20 +382,25 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
         return [*commands, about][:3]
     if reset.fails:
         command = context.commands.reset_offsets(group, topic)
-        return [f"{command}   # {_STOPPED} the first record left; {_EXECUTE}", *commands, about]
+        back = f"{_STOPPED} the first record left, then start it again; {_EXECUTE}"
+        return [f"{command}   # {back}; {_again(about)}", *commands, about]
     if reset.left_at is not None and reset.skipped_max:
         since = to_iso(reset.left_at).removesuffix("Z")
         command = context.commands.reset_offsets(group, topic, f"--to-datetime {since}")
         back = f"{_STOPPED} where it stopped, to read what is left of what it skipped; {_EXECUTE}"
-        # Else it happens again.
-        later = f"{about[:1].lower()}{about[1:].rstrip('.')}"
-        return [f"{command}   # {back}; {later}", about, *commands]
+        return [f"{command}   # {back}; {_again(about)}", about, *commands]
     left = []
     if reset.skipped and reset.cause in ("delete_records", "retention"):
         # It was sent to the end: what lies before that and was not deleted can still be read.
         command = context.commands.reset_offsets(group, topic)
-        left = [f"{command}   # {_STOPPED} the first record left of what it skipped; {_EXECUTE}"]
+        back = f"{_STOPPED} the first record left of what it skipped, to read all since then again"
+        left = [f"{command}   # {back}; {_EXECUTE}"]
     return [*commands, about, *left]
+
+
+def _again(about: str) -> str:
+    """Say what has to be done, too, or else it happens again."""
+    return f"{about[:1].lower()}{about[1:].rstrip('.')}"
 
 
 _STOPPED = "while the group is stopped: back to"
