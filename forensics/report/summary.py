@@ -531,12 +531,12 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     ranked = sorted(lengths, key=lambda name: (-lengths[name], name))
     near = (client_name(node) for node, *_ in client_times(run, span))
     names = list(dict.fromkeys([*map(client_name, ranked), *named, *sorted(near)]))[:hit]
-    every = clients_with_logs(run)
-    of = f" of {len(every)}" if len(every) >= hit else ""
+    of = f" of {every}" if (every := len(clients_with_logs(run))) >= hit else ""
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked and (most := lengths[ranked[0]]) >= MIN_TOLD_MS:
-        text += f"; by their own logs disconnected or retrying on and off, up to {duration(most)}"
+        long = duration(whole_seconds(most / 1000))
+        text += f"; by their own logs disconnected or retrying on and off for about {long}"
     elif (run.document.get("impact") or {}).get("partitions_unavailable"):
         text += "; their own logs do not say for how long"
     yield SummaryLine(f"{text}.", "clients", "Clients")
