@@ -68,6 +68,7 @@ LEADER_WORDS = {
     "leader_dead": "was down", "leader_hung": "was frozen", "leader_isolated": "was cut off",
     "leader_stopped": "was stopped", "no_leader": "",
 }  # fmt: skip
+TROUBLE = "disconnected or asking for leaders, short pauses included, for up to about"
 UNCLEAN_SETTING = "unclean.leader.election.enable"
 # Lengths that are no further apart are told as one; a longer text is cut to one sentence.
 ABOUT_SAME, MAX_WHY, MAX_REASONS = 1.05, 240, 5
@@ -535,8 +536,7 @@ def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     text = f"{hit}{of} clients affected" if hit > 1 or of else "1 client affected"
     text += f": {join_names(names, 4 if len(names) <= 4 else 3)}" if names else ""
     if ranked and (most := lengths[ranked[0]]) >= MIN_TOLD_MS:
-        long = duration(whole_seconds(most / 1000))
-        text += f"; by their own logs disconnected or retrying on and off for about {long}"
+        text += f"; by their own logs {TROUBLE} {duration(whole_seconds(most / 1000))} at a time"
     elif (run.document.get("impact") or {}).get("partitions_unavailable"):
         text += "; their own logs do not say for how long"
     yield SummaryLine(f"{text}.", "clients", "Clients")

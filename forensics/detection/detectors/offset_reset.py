@@ -382,8 +382,9 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
         return [*commands, about][:3]
     if reset.fails:
         command = context.commands.reset_offsets(group, topic)
-        back = f"{_STOPPED} the first record left, then start it again; {_EXECUTE}"
-        return [f"{command}   # {back}; {_again(about)}", *commands, about]
+        # Before that it would lose its position at once again.
+        back = f"{_again(about)}; then, {_STOPPED} the first record left, and start it again"
+        return [f"{command}   # {back}; {_EXECUTE}", *commands, about]
     if reset.left_at is not None and reset.skipped_max:
         since = to_iso(reset.left_at).removesuffix("Z")
         command = context.commands.reset_offsets(group, topic, f"--to-datetime {since}")
