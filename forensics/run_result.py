@@ -29,7 +29,7 @@ from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.lib.text_safety import printable_lines
-from forensics.lib.this_machine import peak_memory, start_helper
+from forensics.lib.this_machine import Helper, peak_memory, start_helper
 from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
@@ -66,11 +66,11 @@ class PeakMemory:
     def __init__(self) -> None:
         self.bytes = peak_memory()
         self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Helper | None = None
 
     def start(self) -> None:
         """Start sampling."""
-        self._thread = start_helper(self._sample, "memory")
+        self._thread = start_helper(self._sample)
 
     def stop(self) -> None:
         """Stop sampling."""

@@ -78,7 +78,7 @@ class Progress(ProgressListener):
     @contextmanager
     def open(self) -> Iterator[Progress]:
         """Show progress until the block ends."""
-        ticker = None if self._quiet else start_helper(self._tick, "progress")
+        ticker = None if self._quiet else start_helper(self._tick)
         try:
             yield self
         finally:

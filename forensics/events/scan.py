@@ -123,7 +123,7 @@ def compile_patterns(
 def preload_patterns(splits: Sequence[Split], overlays: str, *, context: bool) -> None:
     """Begin to compile patterns in a thread, while Spark starts."""
     begin = partial(compile_patterns, splits, overlays, context=context)
-    start_helper(begin, "patterns")
+    start_helper(begin)
 
 
 @functools.cache

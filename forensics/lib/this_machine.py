@@ -9,10 +9,11 @@ import os
 import resource
 import signal
 import sys
+from _thread import start_new_thread
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread, stack_size
+from threading import Event, stack_size
 
 # What libraries map and hardly use: a pool of a gigabyte, buffers and a stack for each thread.
 _FRUGAL = {
@@ -28,6 +29,8 @@ _SMALL_BLOCK = 1 << 20
 # What a small archive's run maps, as measured.
 _NEEDED_BYTES = 500 << 20
 _NEARLY_ALL = 0.9
+# A thread begins within so many seconds, or never.
+_BEGINNING = 30
 _ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 # Objects that are made until Python looks for garbage.
@@ -109,30 +112,59 @@ def map_little() -> None:
 def check_threads(count: int) -> None:
     """Raise MemoryError if this process may not start so many threads."""
     over = Event()
-    threads = [Thread(target=over.wait, daemon=True) for _ in range(count)]
+    helpers = [Helper(over.wait) for _ in range(count)]
     try:
-        for thread in threads:
-            thread.start()
+        for helper in helpers:
+            helper.start()
+        if not all(helper.begun.wait(_BEGINNING) for helper in helpers):
+            raise MemoryError("a thread that was started never began")
     except RuntimeError as error:
         raise MemoryError(str(error)) from error
     finally:
         over.set()
 
 
-def start_helper(target: Callable[[], object], name: str) -> Thread:
+class Helper:
+    """A thread that nobody waits for to begin.
+
+    Where memory is over, one may end before it begins, and `Thread.start` would wait forever.
+    """
+
+    def __init__(self, target: Callable[[], object]) -> None:
+        """Keep what it is to do; whatever fails in it is nobody's error."""
+        self._target = target
+        self.begun, self._over = Event(), Event()
+
+    def start(self) -> None:
+        """Begin; RuntimeError where the machine has no room for it."""
+        start_new_thread(self._work, ())
+
+    def _work(self) -> None:
+        self.begun.set()
+        try:
+            with suppress(Exception):
+                self._target()
+        finally:
+            self._over.set()
+
+    def is_alive(self) -> bool:
+        """Return True if it has begun and is not over."""
+        return self.begun.is_set() and not self._over.is_set()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it is over, but not for longer than that."""
+        self._over.wait(seconds)
+
+
+def start_helper(target: Callable[[], object]) -> Helper:
     """Start a thread that a run can do without, where the machine has room for one.
 
     Whatever fails in it is nobody's error: who needs its work does it again.
     """
-
-    def work() -> None:
-        with suppress(Exception):
-            target()
-
-    thread = Thread(target=work, name=name, daemon=True)
+    helper = Helper(target)
     with suppress(RuntimeError):
-        thread.start()
-    return thread
+        helper.start()
+    return helper
 
 
 def is_memory_used_up() -> bool:

@@ -332,7 +332,7 @@ def preload_library(*, with_spark: bool = True) -> None:
     """Load the library: in a thread while Spark starts, and here where nothing is waited for."""
     if with_spark:
         # The first use loads it again, and then reports why that fails.
-        start_helper(_library, "expectations")
+        start_helper(_library)
     else:
         # Two threads of one Python take turns, which costs each of them more than it gains.
         with suppress(Exception):

@@ -14,6 +14,7 @@ import pytest
 
 from forensics import run_result
 from forensics.cli import doctor, dry_run
+from forensics.lib import this_machine
 from forensics.lib.this_machine import (
     collect_garbage_seldom,
     keep_memory,
@@ -122,7 +123,7 @@ def test_threads_that_cannot_be_started_are_memory_that_is_not_there() -> None:
         "except MemoryError as error:\n"
         "    print(error)\n"
         "threading.stack_size(1 << 30)\n"
-        "print(this_machine.start_helper(print, 'x').is_alive())\n"
+        "print(this_machine.start_helper(print).is_alive())\n"
     )
 
     ran = subprocess.run(
@@ -159,3 +160,18 @@ def test_memory_that_columns_took_is_returned() -> None:
 
     assert name == "system"
     assert int(left) < int(most) / 2
+
+
+def test_a_thread_that_ends_before_it_begins_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where memory is over, Python's own would wait for it forever."""
+    monkeypatch.setattr(this_machine, "start_new_thread", lambda *_: 1)
+    monkeypatch.setattr(this_machine, "_BEGINNING", 0.1)
+
+    helper = this_machine.start_helper(print)
+    helper.join(0.1)
+
+    assert not helper.is_alive()
+    with pytest.raises(MemoryError, match="never began"):
+        this_machine.check_threads(1)
