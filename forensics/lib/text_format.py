@@ -84,6 +84,8 @@ def duration(ms: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min".removesuffix(" 0 min")
 
 
+# What began at a moment that may be off by as much is told in whole seconds, as "about".
+ROUGH_MS = 200
 # Lengths that are no further apart are told as one.
 _ABOUT_SAME = 1.05
 

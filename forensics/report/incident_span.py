@@ -10,7 +10,14 @@ import pyarrow.dataset as ds
 
 from forensics.lib.intervals import merge
 from forensics.lib.node_ids import client_name, whole_client
-from forensics.lib.text_format import count, duration, durations_text, join_names, time_text
+from forensics.lib.text_format import (
+    ROUGH_MS,
+    count,
+    duration,
+    durations_text,
+    join_names,
+    time_text,
+)
 from forensics.lib.time_zone import current_zone
 from forensics.report.finding_text import (
     describe_scope,
@@ -28,7 +35,7 @@ HIT_STATES = ("stale", "disconnected")
 # Clients hear of an outage a little after it.
 HEARD_MS = 3000
 # Two troubles of a client with less between them are one.
-PEACE_MS = 1000
+SAME_TROUBLE_MS = 1000
 OUTAGE_COLUMNS = (
     "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
     "leader", "planned",
@@ -51,8 +58,6 @@ END_WITH_LAST_ERROR = frozenset({
 # As long as a client waits for an answer (request.timeout.ms), or twice as long as it is from one
 # error to the next, where a finding counts them under one of these names.
 QUIET_MS = 30_000
-# A start that may be off by as much is told as "about".
-ROUGH_MS = 200
 COUNTED = ("records", "records_min", "errors", "failures", "times", "rebalances")
 
 
@@ -100,7 +105,9 @@ def is_lasting(run: RunOutput, one: SavedFinding) -> bool:
         return is_open(run, one)
     last = _last_lines(run)
     ends = [last[node] for name in one.clients if (node := whole_client(name)) in last]
-    return bool(ends) and max(ends) + QUIET_MS <= (run.logs_end or 0)
+    # An application that logs on may have made itself another consumer.
+    has_ended = bool(ends) and max(ends) <= (one.end_ms or 0) + QUIET_MS
+    return has_ended and max(ends) + QUIET_MS <= (run.logs_end or 0)
 
 
 def _last_lines(run: RunOutput) -> dict[str, int]:
@@ -278,7 +285,7 @@ def longest_outages(run: RunOutput, span: IncidentSpan) -> list[OutageLength]:
 
 
 def lengths_text(lengths: Sequence[OutageLength], *, is_bound: bool = False) -> str:
-    """Say how long outages were, or were at most; in whole seconds where they began at some moment.
+    """Say how long outages were, or were at most; in whole seconds where starts are known roughly.
 
     >>> lengths_text([OutageLength("a-0", 12_345)]), lengths_text([OutageLength("a-0", 9460, 1500)])
     ('12.3 s', 'about 9 s')
@@ -364,11 +371,11 @@ def client_times(
     for row in run.rows("lanes", CLIENT_COLUMNS, where):
         start, end = row["started_at"], row["ended_at"] or run.logs_end
         if row["node"] is not None and start is not None and end is not None:
-            times.setdefault((row["node"], row["state"]), []).append((start, end + PEACE_MS))
+            times.setdefault((row["node"], row["state"]), []).append((start, end + SAME_TROUBLE_MS))
     for (node, _), troubles in times.items():
         # One that asks for leaders for a moment meanwhile is disconnected all the same.
         for start, reach in merge(troubles):
-            end = reach - PEACE_MS
+            end = reach - SAME_TROUBLE_MS
             if span is None or (start <= span.end + HEARD_MS and end >= span.start):
                 yield node, start, end
 

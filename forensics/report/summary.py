@@ -145,7 +145,7 @@ def _lost_controllers(run: RunOutput, span: IncidentSpan) -> Iterator[str]:
                 long = f"about {vacant:.0f}" if is_rough else f"{vacant:.1f}"
                 gap = f": {long} s without one{' in all' * (times > 1)}"
             who = "Each time the broker" if times == went > 1 else "The broker"
-            who += " that froze" * any(not story.brokers for story in stories)
+            who += " that went away" * any(not story.brokers for story in stories)
             if times < went:
                 who = brokers_text(sorted(lost)).capitalize()
             who += " were" if len(lost) > 1 and times < went else " was"

@@ -12,7 +12,7 @@ from forensics.detection.shared.flapping_brokers import find_flapping_absences, 
 from forensics.detection.shared.isr_changes import check_in_sync, say_in_sync_again
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import quantity, times_text
+from forensics.lib.text_format import quantity, seconds_text, times_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -45,7 +45,7 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"Broker {broker} was cut off from {whom}{times}, {out} about {longest:.0f} s",
+        f"Broker {broker} was cut off from {whom}{times}, {out} about {seconds_text(longest, 0)}",
         begin,
         end,
         [line for absence in run for line in absence.evidence],

@@ -24,8 +24,8 @@ from forensics.detection.shared.leader_handovers import find_leader_gaps
 from forensics.history.partitions.outages import LeaderGap
 from forensics.lib.intervals import merge
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import count, seconds_text, times_text
-from forensics.lib.time_units import SECOND
+from forensics.lib.text_format import ROUGH_MS, count, seconds_text, times_text
+from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "offline-partitions"
@@ -33,8 +33,6 @@ _COLUMNS = (
     "topic", "partition", "started_at", "started_before", "ended_at", "ended_after", "why",
     "previous_leader", "planned",
 )  # fmt: skip
-# A start that may be off by as much is told as "about".
-_ROUGH = SECOND // 5
 _OutageKey = tuple[str, int, int]
 # A finding quotes the lines of so many partitions: those that were unavailable longest.
 _MAX_QUOTED = 10
@@ -193,7 +191,7 @@ def _longest_text(context: DetectionContext, group: Sequence[Row]) -> str:
     """Say how long the longest lasted: in whole seconds where it began at a rough moment."""
     longest = _at_most(context, group)
     off_by = max((row["started_before"] or row["started_at"]) - row["started_at"] for row in group)
-    if off_by < _ROUGH:
+    if off_by < ROUGH_MS * MILLISECOND:
         return seconds_text(longest)
     return f"about {seconds_text(longest + off_by / SECOND, 0)}"
 

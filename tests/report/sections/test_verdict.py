@@ -559,6 +559,10 @@ def test_a_consumer_that_failed_and_never_came_back_is_not_over(unclean: Path) -
     assert "not over when the logs end" in says
     assert ": app-1 is not running again." in says
     assert "Do now Start app-1 again. More Look at its host." in says
+    # One that logs on for longer may have another consumer by then.
+    later = [row | {"last_ts": at(150_000)} for row in files()]
+    save(unclean, "files", [log | {"last_ts": at(95_000)}, *later])
+    assert "is not running again" not in draw(unclean, failed, other)
     # Logs that end with it tell nothing of what came later.
     save(unclean, "files", [log | {"last_ts": at(150_000)}, *files()])
     assert "is not running again" not in draw(unclean, failed, other)
