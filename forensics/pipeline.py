@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from forensics.events.file_accounts import (
     make_event_finalizer,
     sum_ordered_accounts,
 )
-from forensics.events.file_parts import list_node_accounts
+from forensics.events.file_parts import count_shared_events, list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
 from forensics.events.packs import (
     Pack,
@@ -75,8 +76,6 @@ from forensics.ingest.container_accounts import (
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, estimate_text_bytes, plan_inputs
 from forensics.lib.arrow_io import (
-    is_any_of,
-    read_batches,
     read_events,
     release_arrow_memory,
     to_batches,
@@ -84,9 +83,10 @@ from forensics.lib.arrow_io import (
     write_table,
 )
 from forensics.lib.folder_lock import lock_output
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
-from forensics.quality.gate import apply_gate, downgrade_results, run_checks
+from forensics.quality.gate import apply_gate, begin_checks, downgrade_results
 from forensics.quality.gx_runner import (
     check_context_folder,
     load_checked_expectations,
@@ -122,17 +122,23 @@ _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch"
 
 
 def postmortem(
-    settings: Settings, notify: Notify = tell_nobody, listener: ProgressListener = SILENT
+    settings: Settings,
+    notify: Notify = tell_nobody,
+    listener: ProgressListener = SILENT,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Read archives; leave tables, findings, the page and `_RESULT.json` in the output folder.
 
-    Return what `_RESULT.json` says: the exit code, its reason, and the figures.
+    Return what `_RESULT.json` says: the exit code, its reason, and the figures. `second` is a
+    process that takes part in the work.
     """
     with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
             run_result.clear_result(settings.out)
-            return _run_stages(settings, notify, watch)
+            return _run_stages(settings, notify, watch, second)
         except BaseException as error:
+            # It may be writing what is removed here.
+            second.close()
             # What is there of this run is half of it, and the disk may be full.
             run_result.remove_half_run(settings)
             told = run_result.name_folder(error, settings.out)
@@ -140,7 +146,9 @@ def postmortem(
             raise told from error
 
 
-def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
+def _run_stages(
+    settings: Settings, notify: Notify, watch: Stopwatch, second: SecondProcess
+) -> dict[str, Any]:
     rules = load_rule_set(open_packs(settings.packs, settings.log_patterns))
     notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
@@ -156,7 +164,7 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library(with_spark=settings.engine == "spark")
+            preload_library(with_spark=settings.engine == "spark", second=second)
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             text = sum(map(estimate_text_bytes, work.splits))
@@ -172,7 +180,7 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
-    return finish_run(files, history, rules, settings, notify, watch)
+    return finish_run(files, history, rules, settings, notify, watch, second)
 
 
 def open_engine(  # noqa: PLR0913
@@ -211,10 +219,11 @@ def finish_run(  # noqa: PLR0913, PLR0917
     settings: Settings,
     notify: Notify,
     watch: Stopwatch | None = None,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Run the stages that need no engine, and save how the run ended."""
     watch = watch or Stopwatch()
-    document, answers = detect_and_gate(files, history, rules, settings, watch)
+    document, answers = detect_and_gate(files, history, rules, settings, watch, second)
     notify(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
     outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
@@ -472,21 +481,6 @@ def assign_kafka_versions(files: Mapping[str, FileAccount], events: Path) -> Non
             one.version = row["detail"]
 
 
-def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
-    """Count the events of each node in files that several share."""
-    shared = [name for name, file in files.items() if file.parts]
-    counts: Counter[tuple[str, str | None]] = Counter()
-    wanted = is_any_of("file", shared)
-    for batch in read_batches(events, ["file", "node"], wanted) if shared else ():
-        grouped = pa.Table.from_batches([batch]).group_by(["file", "node"])
-        for row in grouped.aggregate([([], "count_all")]).to_pylist():
-            counts[row["file"], row["node"]] += row["count_all"]
-    for name in shared:
-        for part in files[name].parts:
-            # Repeats were counted before they were left out.
-            part.counts["events"] = counts[name, part.node] + part.counts["repeated_events"]
-
-
 # rebuild
 
 
@@ -536,12 +530,13 @@ def _fold_partitions(engine: Engine, context: FoldContext, settings: Settings) -
 # detect and gate
 
 
-def detect_and_gate(  # noqa: PLR0913
+def detect_and_gate(  # noqa: PLR0913, PLR0917
     files: Mapping[str, FileAccount],
     history: History,
     rules: RuleSet,
     settings: Settings,
     watch: Stopwatch,
+    second: SecondProcess = ALONE,
     *,
     select: Callable[[DetectionResults], DetectionResults] | None = None,
 ) -> tuple[dict[str, Any], DetectionResults]:
@@ -549,14 +544,15 @@ def detect_and_gate(  # noqa: PLR0913
 
     `select` keeps some of the answers. Return the document of findings, and the answers.
     """
-    tables = Tables(settings.tables)
+    tables, expectations = Tables(settings.tables), load_expectations(rules.overlays)
+    given = GateInput(tables, list(files.values()), history.clocks)
+    check = begin_checks(second, given, expectations, settings.data_docs, settings.gx_context)
     with watch.stage("incidents"):
         answers = detect(tables, history, rules.overlays)
         answers = select(answers) if select else answers
     with watch.stage("quality"):
-        given = GateInput(tables, list(files.values()), history.clocks, answers.findings)
-        expectations = load_expectations(rules.overlays)
-        gate = run_checks(given, expectations, settings.data_docs, settings.gx_context)
+        given = replace(given, findings=answers.findings)
+        gate = check(given)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from forensics.events.writers import (
     split_voice,
 )
 from forensics.ingest.wrapper_base import GUESSED
+from forensics.lib.arrow_io import is_any_of, read_batches
 from forensics.parsing.time_statistics import MIN_BACKWARD_JUMP, MIN_SILENCE, Gap
 
 if TYPE_CHECKING:
@@ -546,3 +548,18 @@ def _take(records: Records, rows: Numbers) -> Records:
     columns = ("offsets", "starts", "heads", "ends", "lines", "heights", "kinds")
     taken = {name: getattr(records, name)[rows] for name in columns}
     return replace(records, **taken, origins=None)
+
+
+def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Count the events of each node in files that several share."""
+    shared = [name for name, file in files.items() if file.parts]
+    counts: Counter[tuple[str, str | None]] = Counter()
+    wanted = is_any_of("file", shared)
+    for batch in read_batches(events, ["file", "node"], wanted) if shared else ():
+        grouped = pa.Table.from_batches([batch]).group_by(["file", "node"])
+        for row in grouped.aggregate([([], "count_all")]).to_pylist():
+            counts[row["file"], row["node"]] += row["count_all"]
+    for name in shared:
+        for part in files[name].parts:
+            # Repeats were counted before they were left out.
+            part.counts["events"] = counts[name, part.node] + part.counts["repeated_events"]
