@@ -26,7 +26,7 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import PROGRAM, Engine, Notify, tell_nobody
-from forensics.engine.local import MAX_BYTES, LocalEngine
+from forensics.engine.local import MAX_BYTES, SHARED_BYTES, SHARED_PIECE, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
@@ -49,7 +49,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
-from forensics.events.scan import TEXT_NOTE, preload_patterns
+from forensics.events.scan import TEXT_NOTE, preload_patterns, preload_scanner
 from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
 from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
@@ -129,8 +129,7 @@ def postmortem(
 ) -> dict[str, Any]:
     """Read archives; leave tables, findings, the page and `_RESULT.json` in the output folder.
 
-    Return what `_RESULT.json` says: the exit code, its reason, and the figures. `second` is a
-    process that takes part in the work.
+    `second` takes part in it. Return what `_RESULT.json` says: exit code, reason and figures.
     """
     with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
@@ -157,6 +156,8 @@ def _run_stages(
         check_context_folder(settings.gx_context)
     parse_node_map(settings.node_map)
     with watch.stage("plan"):
+        if second.is_there and settings.engine == "local":
+            settings = replace(settings, split_size=min(settings.split_size, SHARED_PIECE))
         work = plan_archives(settings, notify)
         if not settings.node_map:
             # Whoever says who wrote the files knows that they are logs.
@@ -164,19 +165,25 @@ def _run_stages(
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library(with_spark=settings.engine == "spark", second=second)
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             text = sum(map(estimate_text_bytes, work.splits))
+            preload = partial(preload_library, settings.engine == "spark", second)
+            if is_shared := second.is_there and settings.engine == "local" and text >= SHARED_BYTES:
+                second.start(preload_scanner, overlays, context=settings.context)
+            else:
+                preload()
             engine = stack.enter_context(
                 open_engine(
                     settings.engine, settings.master, settings.exchange, watch.listener,
-                    settings.title, is_small=text <= MAX_BYTES,
+                    settings.title, is_small=text <= MAX_BYTES, second=second,
                 )
             )  # fmt: skip
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
+        if is_shared:
+            preload()
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
@@ -191,14 +198,15 @@ def open_engine(  # noqa: PLR0913
     title: str = PROGRAM,
     *,
     is_small: bool = False,
+    second: SecondProcess = ALONE,
 ) -> AbstractContextManager[Engine]:
-    """Open what runs the stages: Spark on `master`, or this process.
+    """Open what runs the stages: Spark on `master`, or this process and a second one.
 
     Executors write into the folder `exchange`; Spark shows `title`. A small archive is one that
     this process could read.
     """
     if name == "local":
-        return nullcontext(LocalEngine(listener, MAX_BYTES))
+        return nullcontext(LocalEngine(listener, MAX_BYTES, second))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from forensics import pipeline
+from forensics.engine import local
 from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.pipeline import postmortem
 from forensics.settings import Settings
 
-SAMPLE = Path(__file__).parents[1] / "sample_logs/391-failed-disk/logs.tar.gz"
+LOGS = Path(__file__).parents[1] / "sample_logs/430-unclean/logs"
 # What a run says when it has just begun, and when it has read everything.
 BEGINNING, READ = "archives", "events"
 
@@ -32,6 +34,16 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return run(tmp_path_factory.mktemp("alone"), ALONE)
 
 
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let the archive count as a large one, all of whose work is shared."""
+    if request.param == "large":
+        for module in (pipeline, local):
+            monkeypatch.setattr(module, "SHARED_BYTES", 0)
+        monkeypatch.setattr(pipeline, "SHARED_PIECE", 100_000)
+    return str(request.param)
+
+
 def run(out: Path, second: SecondProcess, lost_at: str = "never") -> dict[str, str]:
     """Run, and return the digest of each file that is left, but for the one with the times."""
 
@@ -39,7 +51,7 @@ def run(out: Path, second: SecondProcess, lost_at: str = "never") -> dict[str, s
         if text.startswith(lost_at):
             os.kill(second.pid or 0, signal.SIGKILL)
 
-    postmortem(Settings((str(SAMPLE),), out, engine="local"), notify, second=second)
+    postmortem(Settings((str(LOGS),), out, engine="local"), notify, second=second)
     return {
         str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(out.rglob("*"))
@@ -47,6 +59,7 @@ def run(out: Path, second: SecondProcess, lost_at: str = "never") -> dict[str, s
     }
 
 
+@pytest.mark.usefixtures("size")
 def test_two_processes_leave_the_same_bytes(
     tmp_path: Path, alone: dict[str, str], second: SecondProcess
 ) -> None:
@@ -54,6 +67,7 @@ def test_two_processes_leave_the_same_bytes(
     assert second.is_there
 
 
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("lost_at", [BEGINNING, READ])
 def test_a_lost_process_changes_nothing(
     tmp_path: Path, alone: dict[str, str], second: SecondProcess, lost_at: str

@@ -18,8 +18,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from multiprocessing.connection import Connection, Pipe
 from threading import Thread
 from typing import IO, Any, Generic, ParamSpec, TypeVar
@@ -116,26 +117,31 @@ class SecondProcess:
         return Started(self, self._send(work, ()), work)
 
     def share(
-        self, count: int, function: Callable[[Iterator[int], *tuple[Any, ...]], Result], *more: Any
+        self,
+        count: int,
+        function: Callable[[Iterator[int]], Result],
+        begins: Callable[[int], object] = lambda _: None,
     ) -> list[Result]:
-        """Let both processes take numbers below `count`, until none is left.
+        """Let both processes take numbers below `count`, in their order, until none is left.
 
-        Each calls the function with those that it takes. Return what it returned, here first; there
-        is one result, if this process has taken all.
+        Each calls the function with those that it takes; what this process takes is told by
+        `begins`. Return what the function returned, here first; there is one result, if this
+        process has taken all.
         """
         if count < 2 or self._state is None or not self.is_there:
-            return [function(iter(range(count)), *more)]
+            return [function(_tell(range(count), begins))]
         round_number = _begin_round(self._state.fileno(), count)
-        number = self._send(_take_part, (round_number, function, more))
+        number = self._send(_take_part, (round_number, function))
         taken: list[int] = []
-        here = function(_take(self._state.fileno(), round_number, taken), *more)
+        mine = _tell(_take(self._state.fileno(), round_number), taken.append)
+        here = function(_tell(mine, begins))
         if len(taken) == count:
             return [here]
         try:
             return [here, self._receive(number)]
         except _LostError:
-            _begin_round(self._state.fileno(), 0)
-            return [here, function(iter(sorted({*range(count)} - {*taken})), *more)]
+            theirs = sorted({*range(count)} - {*taken})
+            return [here, function(_tell(theirs, begins))]
 
     def _send(self, function: Callable[..., Any], arguments: Sequence[Any]) -> int:
         """Send a piece of work; return its number, whether it has gone or not."""
@@ -280,8 +286,20 @@ def _end_with(parent: int) -> None:
 _STATE_FILE: list[int] = []
 
 
-def _take_part(round_number: int, function: Callable[..., Any], more: Sequence[Any]) -> Any:
-    return function(_take(_STATE_FILE[0], round_number, []), *more)
+def _take_part(round_number: int, function: Callable[[Iterator[int]], Any]) -> Any:
+    """Call a function with the parts of shared work that this process takes.
+
+    Where all are taken nobody waits for it any more, and it must leave nothing.
+    """
+    numbers = _take(_STATE_FILE[0], round_number)
+    first = next(numbers, None)
+    return None if first is None else function(chain([first], numbers))
+
+
+def _tell(numbers: Iterable[int], begins: Callable[[int], object]) -> Iterator[int]:
+    for number in numbers:
+        begins(number)
+        yield number
 
 
 def _begin_round(state: int, count: int) -> int:
@@ -292,15 +310,14 @@ def _begin_round(state: int, count: int) -> int:
     return number
 
 
-def _take(state: int, round_number: int, taken: list[int]) -> Iterator[int]:
-    """Yield the parts of shared work that nobody has taken, and note them in `taken`."""
+def _take(state: int, round_number: int) -> Iterator[int]:
+    """Yield the parts of shared work that nobody has taken."""
     while True:
         with _locked(state):
             number, part, count = _STATE.unpack(os.pread(state, _STATE.size, 0))
             if number != round_number or part >= count:
                 return
             os.pwrite(state, _STATE.pack(number, part + 1, count), 0)
-        taken.append(part)
         yield part
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_without_a_second_process_work_is_done_here(tmp_path: Path) -> None:
     (tmp_path / "somebody").touch()
 
     assert HERE == ALONE.start(who).result()
-    assert [[(0, HERE), (1, HERE)]] == ALONE.share(2, take_all, tmp_path)
+    assert [[(0, HERE), (1, HERE)]] == ALONE.share(2, partial(take_all, begun=tmp_path))
 
 
 def test_an_error_of_the_work_is_raised_as_it_is(second: SecondProcess) -> None:
@@ -120,7 +121,7 @@ def test_all_is_done_here_once_the_second_process_has_ended(second: SecondProces
 
 
 def test_each_part_of_shared_work_is_done_once(second: SecondProcess, tmp_path: Path) -> None:
-    results = second.share(40, take_all, tmp_path)
+    results = second.share(40, partial(take_all, begun=tmp_path))
 
     assert {HERE, second.pid} == {who for done in results for _, who in done}
     assert list(range(40)) == sorted(part for done in results for part, _ in done)
@@ -129,17 +130,26 @@ def test_each_part_of_shared_work_is_done_once(second: SecondProcess, tmp_path: 
 def test_parts_that_a_lost_process_had_taken_are_done_here(
     second: SecondProcess, tmp_path: Path
 ) -> None:
-    results = second.share(40, take_all, tmp_path, HERE)
+    results = second.share(40, partial(take_all, begun=tmp_path, stays=HERE))
 
     assert [(part, HERE) for part in range(40)] == sorted(one for done in results for one in done)
     # Whoever comes later shares with nobody.
-    assert [[(0, HERE), (1, HERE)]] == second.share(2, take_all, tmp_path)
+    assert [[(0, HERE), (1, HERE)]] == second.share(2, partial(take_all, begun=tmp_path))
 
 
 def test_nobody_waits_for_a_process_that_has_taken_nothing(second: SecondProcess) -> None:
     second.start(time.sleep, 10_000)
 
     assert [[0, 1, 2]] == second.share(3, list)
+
+
+def test_what_is_done_here_is_told(second: SecondProcess) -> None:
+    told = list[int]()
+    here, *_ = second.share(20, list, told.append)
+    assert here == told
+
+    assert [[0, 1, 2]] == ALONE.share(3, list, told.append)
+    assert [*here, 0, 1, 2] == told
 
 
 def test_parts_of_former_work_are_not_taken_from_the_next(second: SecondProcess) -> None:
