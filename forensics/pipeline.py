@@ -556,7 +556,7 @@ def detect_and_gate(  # noqa: PLR0913, PLR0917
     given = GateInput(tables, list(files.values()), history.clocks)
     check = begin_checks(second, given, expectations, settings.data_docs, settings.gx_context)
     with watch.stage("incidents"):
-        answers = detect(tables, history, rules.overlays)
+        answers = detect(tables, history, rules.overlays, second)
         answers = select(answers) if select else answers
     with watch.stage("quality"):
         given = replace(given, findings=answers.findings)
