@@ -94,7 +94,7 @@ from forensics.quality.gx_runner import (
 )
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
-from forensics.run_output.findings import WORST_FIRST, write_findings
+from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_output.remote_folder import place_name
 from forensics.run_result import Stopwatch, summarise_coverage
@@ -150,7 +150,7 @@ def _run_stages(
 ) -> dict[str, Any]:
     rules = load_rule_set(open_packs(settings.packs, settings.log_patterns))
     notify_of_programs(rules.overlays, notify)
-    # Report faults in the user's own expectations before the work, not after it.
+    # Faults in the user's own expectations are told before the work.
     load_checked_expectations(rules.overlays)
     if settings.gx_context is not None:
         check_context_folder(settings.gx_context)
@@ -168,8 +168,9 @@ def _run_stages(
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             text = sum(map(estimate_text_bytes, work.splits))
-            preload = partial(preload_library, settings.engine == "spark", second)
-            if is_shared := second.is_there and settings.engine == "local" and text >= SHARED_BYTES:
+            with_spark = settings.engine == "spark"
+            preload = partial(preload_library, with_spark=with_spark, second=second)
+            if is_shared := second.is_there and not with_spark and text >= SHARED_BYTES:
                 second.start(preload_scanner, overlays, context=settings.context)
             else:
                 preload()
@@ -202,8 +203,8 @@ def open_engine(  # noqa: PLR0913
 ) -> AbstractContextManager[Engine]:
     """Open what runs the stages: Spark on `master`, or this process and a second one.
 
-    Executors write into the folder `exchange`; Spark shows `title`. A small archive is one that
-    this process could read.
+    Executors write into the folder `exchange`; Spark shows `title`. This process could read a small
+    archive.
     """
     if name == "local":
         return nullcontext(LocalEngine(listener, MAX_BYTES, second))
@@ -235,7 +236,7 @@ def finish_run(  # noqa: PLR0913, PLR0917
     notify(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
     outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
-    figures = _count_figures(document, files, answers)
+    figures = run_result.count_figures(document, files, answers)
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
         # The page is made of what was saved, and needs the room.
@@ -567,35 +568,3 @@ def detect_and_gate(  # noqa: PLR0913, PLR0917
             tables, files.values(), history.clocks, answers, rules
         )
     return apply_gate(document, gate, given), answers
-
-
-# report
-
-
-def _count_figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
-) -> dict[str, Any]:
-    """Count what the summary at the end of a run shows."""
-    severities = Counter(finding["severity"] for finding in document["findings"])
-    statuses = Counter(outcome.status for outcome in answers.outcomes)
-    rows = [file.to_row() for file in files.values()]
-    buckets = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
-    quality = document["quality"]
-    failed = Counter(expectation["consequence"] for expectation in quality["failed"])
-    slowest = sorted(answers.seconds.items(), key=lambda item: (-item[1], item[0]))[:5]
-    return {
-        "verdict": document["verdict"],
-        "summary": document["summary"],
-        "archive": document["archive"],
-        "lines": {name: sum(row[name] for row in rows) for name in buckets},
-        "damaged": sum(file.broken for file in files.values()),
-        "findings": {severity: severities[severity] for severity in WORST_FIRST},
-        "suppressed": len(answers.suppressed),
-        "quality": {
-            "gate": quality["gate"],
-            "checks": quality["checks"],
-            "failed": dict(sorted(failed.items())),
-        },
-        "detectors": dict(sorted(statuses.items())),
-        "slowest": dict(slowest),
-    }

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from forensics import pipeline
+from forensics.detection import runner
 from forensics.engine import local
 from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.pipeline import postmortem
@@ -41,6 +42,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         for module in (pipeline, local):
             monkeypatch.setattr(module, "SHARED_BYTES", 0)
         monkeypatch.setattr(pipeline, "SHARED_PIECE", 100_000)
+        monkeypatch.setattr(runner, "_MANY_EVENTS", 0)
     return str(request.param)
 
 

@@ -329,7 +329,7 @@ def _load_late() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def preload_library(with_spark: bool = True, second: SecondProcess = ALONE) -> None:
+def preload_library(*, with_spark: bool = True, second: SecondProcess = ALONE) -> None:
     """Load the library: where it is used, and while this process does something else."""
     if second.is_there:
         second.start(_load)
