@@ -50,6 +50,8 @@ def collect_garbage_seldom() -> None:
     Looking takes a fifth to a third of the time of whatever makes many objects.
     """
     gc.set_threshold(*_SELDOM)
+    # Python looks through all objects once more before it ends, which takes half a second.
+    atexit.register(gc.freeze)
 
 
 def return_memory() -> None:
