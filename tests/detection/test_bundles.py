@@ -151,7 +151,8 @@ def test_the_card_of_a_lost_controller_says_why_it_died(tmp_path: Path) -> None:
         "logs/kraftcontroller-0/controller.log": STARTING.format(at="44:01")
         + ELECTED.format(at="10", id=3001, epoch=4)
         + STARTING.format(at="46:00"),
-        "logs/kraftcontroller-1/controller.log": DISCONNECTED + ELECTED.format(at="34", id=3002, epoch=5),
+        "logs/kraftcontroller-1/controller.log": DISCONNECTED
+        + ELECTED.format(at="34", id=3002, epoch=5),
         "pods/kraftcontroller-0.yaml": bundles.pod_yaml("kraftcontroller-0", ended=ended),
         "pods/kraftcontroller-1.yaml": bundles.pod_yaml("kraftcontroller-1"),
     }
