@@ -71,7 +71,36 @@ SETTINGS = [
     )
 ]  # fmt: skip
 
+
+def starts(count: int, client: str = "c-1") -> list[Row]:
+    """Let an application start a consumer of the group every 20 s."""
+    return [
+        event(95 + 20 * n, "app", "client_setting_seen", setting=name, value=value, offset=n)
+        for n in range(count)
+        for name, value in (("group.id", "report"), ("client.id", client.format(n)))
+    ]
+
+
+def of_crashes(*rows: list[Row]) -> Callable[[Path], DetectionContext]:
+    files = [logs("app", 500, role="client", records=9)]
+    return group(rebalances(12, details=[JOIN, HEARTBEAT]), stable(2), *rows, files=files)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "a member that crashes and is started again is named",
+        of_crashes(starts(5)),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time; "
+                   "app was started 5 times", "measures": {"started": {"app": 5}}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a deploy starts a member twice", of_crashes(starts(2)),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a process with several consumers", of_crashes(starts(5, "c-{}")),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time"}],
+    ),
     Scenario(
         NAME, "fires", "lines of a coordinator",
         from_logs(
