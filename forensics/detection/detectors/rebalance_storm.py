@@ -15,6 +15,8 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.client_settings import ClientStart, read_client_starts
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.process_stalls import MEMBER_UUID
+from forensics.lib.node_ids import whole_client
 from forensics.lib.text_format import join_names, times_text
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
@@ -23,7 +25,7 @@ NAME = "rebalance-storm"
 NEEDS = LogRequirements(("broker", "client"))
 _SERVERS = ("group_rebalancing", "group_epoch_bumped")
 _MEMBERS = ("group_joined",)
-_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "detail", "count", "topic", "partition")
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "client", "detail", "count", "topic", "partition")
 # Parts of the reason that a coordinator or a member gives; the first that fits counts.
 _REASONS = (
     ("poll timeout", "poll_expired"),
@@ -59,6 +61,7 @@ _REASON_OF_KIND: Mapping[str, str] = {
     "commit_failed": "",
     "partitions_lost": "",
 }
+_POLL_EXPIRED = "group_poll_expired"
 # Kinds that members log themselves.
 _CLIENT_KINDS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
 # A session distinguishes so many values of a column.
@@ -194,13 +197,29 @@ def _add_other_events(context: DetectionContext, storms: Sequence[_Storm]) -> No
         by_group[storm.group].append(storm)
     if not by_group or not context.visibility.has_kinds(*_REASON_OF_KIND):
         return
-    where = pc.field("kind").isin(list(_REASON_OF_KIND)) & pc.field("group").isin(sorted(by_group))
+    kind, group = pc.field("kind"), pc.field("group")
+    where = kind.isin(list(_REASON_OF_KIND)) & group.isin(sorted(by_group))
+    # librdkafka does not name the group that it leaves.
+    groups = _groups_of_clients(context)
+    where |= (kind == _POLL_EXPIRED) & group.is_null() & pc.field("client").is_valid()
     slack = round(context.limits[NAME]["near"] * SECOND)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
-        own = by_group[row["group"]]
+        own = by_group.get(row["group"] or groups.get(whole_client(row["client"]), ""), [])
         index = bisect_right([storm.session.begin for storm in own], row["at"] + slack) - 1
         if index >= 0 and row["at"] <= own[index].session.end + slack:
             own[index].add(row)
+
+
+def _groups_of_clients(context: DetectionContext) -> dict[str, str]:
+    """Return the group of each client whose id members of one group alone have."""
+    if not context.visibility.has_kinds(_POLL_EXPIRED):
+        return {}
+    kinds = ["group_member_left", "group_member_joining", "group_member_failed"]
+    where = pc.field("kind").isin(kinds) & pc.field("member").is_valid()
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in context.each("events", where & pc.field("group").is_valid(), ["member", "group"]):
+        found[MEMBER_UUID.sub("", row["member"])].add(row["group"])
+    return {client: min(groups) for client, groups in found.items() if len(groups) == 1}
 
 
 def _count_coordinator_moves(context: DetectionContext, storms: Sequence[_Storm]) -> None:

@@ -86,7 +86,29 @@ def of_crashes(*rows: list[Row]) -> Callable[[Path], DetectionContext]:
     return group(rebalances(12, details=[JOIN, HEARTBEAT]), stable(2), *rows, files=files)
 
 
+def expired(*groups: str) -> Callable[[Path], DetectionContext]:
+    """Let librdkafka leave without its group's name; its id is a member's in some groups."""
+    uuid = "237671d8-42c3-4ed9-a76e-3f329443ad9f"
+    left = [
+        event(90, "broker-1", "group_member_left", group=name, member=f"app-{uuid}")
+        for name in groups
+    ]
+    late = [
+        event(100 + 20 * n, "app", "group_poll_expired", client="app#consumer-1") for n in range(5)
+    ]
+    files = [logs("app", 500, role="client", records=9)]
+    return group(rebalances(10), stable(2), left, late, files=files)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "librdkafka's consumers that poll too late, by the ids of members",
+        expired("report"),
+        [{"severity": "medium", "clients": ["app"], "measures": {"cause": "poll_expired"}}],
+    ),
+    Scenario(
+        NAME, "boundary", "whose group it is cannot be told", expired("report", "other"),
+    ),
     Scenario(
         NAME, "fires", "a member that crashes and is started again is named",
         of_crashes(starts(5)),
