@@ -396,7 +396,7 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
     phrases = [one for kind, members in groups.items() for one in _phrases(run, kind, members)]
     yield from phrases[:MAX_STORIES]
     if len(phrases) > MAX_STORIES:
-        yield f"and {len(phrases) - MAX_STORIES} more brokers in trouble"
+        yield f"and {len(phrases) - MAX_STORIES} more, told below"
 
 
 def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:

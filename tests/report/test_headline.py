@@ -139,6 +139,18 @@ def test_a_broker_froze_at_least_as_often_as_is_known(unclean: Path) -> None:
     assert headline(saved(unclean, lost)).startswith("Broker 3 lost its session 4 times; ")
 
 
+def test_a_headline_counts_what_it_has_no_room_for(unclean: Path) -> None:
+    titles = ("a disk failed", "it was out of memory", "it was killed", "a port was taken")
+    ends = (crash(f"F-{n}", n, 10_000 * n, title=f"Broker {n} ended: {title}; back later")
+            for n, title in enumerate(titles, 1))  # fmt: skip
+
+    told = headline(saved(unclean, *ends)).split("; ")
+
+    assert told[:3] == [
+        "Broker 1 ended: a disk failed", "Broker 2 ended: it was out of memory",
+        "and 2 more, told below"]  # fmt: skip
+
+
 def test_several_clients_with_one_trouble_are_one_headline(unclean: Path) -> None:
     found = [finding(f"F-{name}", "offset-reset", "medium", clients=[name]) for name in "ab"]
 
