@@ -71,7 +71,7 @@ def tell_clients_apart(
     groups: dict[str, dict[tuple[str, ...], list[FileAccount]]] = defaultdict(dict)
     for name, file in files.items():
         above = re.split(r"[/!]", folder_of(name))[::-1]
-        if file.role == "client" and file.node in above:
+        if file.role == "client" and file.node and file.node in above:
             own = tuple(above[above.index(file.node) + 1 :])
             groups[file.node].setdefault(own, []).append(file)
     for folders in groups.values():

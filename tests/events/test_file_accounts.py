@@ -203,7 +203,7 @@ def test_clients_in_folders_of_one_name_are_named_by_their_pods(
 ) -> None:
     files = []
     for number, (writer, last) in enumerate(zip(ids, lasts, strict=True), 1):
-        file = account(POD.format(pod=f"shop-{number}"), **{writer: 5})
+        file = account(POD.format(pod=f"shop-{number}"), None, **{writer: 5})
         file.first, file.last, file.heads = 10 * number - 9, last, dict(head)
         files.append(file)
 
