@@ -34,11 +34,10 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     configured_patterns,
-    folder_of,
     make_event_finalizer,
     sum_ordered_accounts,
 )
-from forensics.events.file_parts import count_shared_events, list_node_accounts
+from forensics.events.file_parts import folder_of, list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
 from forensics.events.packs import (
     Pack,
@@ -488,6 +487,21 @@ def assign_kafka_versions(files: Mapping[str, FileAccount], events: Path) -> Non
         owners = [part for part in file.parts if part.node == row["node"]]
         for one in (file, *owners):
             one.version = row["detail"]
+
+
+def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Count the events of each node in files that several share."""
+    shared = [name for name, file in files.items() if file.parts]
+    counts: Counter[tuple[str, str | None]] = Counter()
+    wanted = is_any_of("file", shared)
+    for batch in read_batches(events, ["file", "node"], wanted) if shared else ():
+        grouped = pa.Table.from_batches([batch]).group_by(["file", "node"])
+        for row in grouped.aggregate([([], "count_all")]).to_pylist():
+            counts[row["file"], row["node"]] += row["count_all"]
+    for name in shared:
+        for part in files[name].parts:
+            # Repeats were counted before they were left out.
+            part.counts["events"] = counts[name, part.node] + part.counts["repeated_events"]
 
 
 # rebuild

@@ -25,13 +25,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from threading import Thread
 
 from forensics.errors import ForensicsError, JavaError
 from forensics.lib import package_data
 from forensics.lib.storage import private_folders
 from forensics.lib.text_safety import printable
-from forensics.lib.this_machine import mappable_bytes
+from forensics.lib.this_machine import mappable_bytes, start_thread
 
 MIN_VERSION = 17
 # Addresses that a JVM reserves beside its heap, as measured with Spark on two cores.
@@ -213,8 +212,9 @@ class _Output:
             # Java keeps our stderr, and says there why it ends.
             return
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        # A pipe that nobody reads would stop Java when it is full.
+        start_thread(lambda: self._pass_on(pipe))
         os.environ[_OUTPUT_PIPE] = str(folder / "java")
-        Thread(target=self._pass_on, args=(pipe,), name="java", daemon=True).start()
 
     def _pass_on(self, pipe: int) -> None:
         rest = b""

@@ -52,6 +52,7 @@ from forensics.events.scan import STAGED_SCHEMA, compile_patterns
 from forensics.ingest.read_counters import total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.this_machine import Helper, start_helper
 
 _TRACEBACK = "Traceback (most recent call last):"
 # The last line of a Python traceback: the error by its name, at the margin.
@@ -436,9 +437,7 @@ def _ask_aside(*questions: Callable[[], object]) -> None:
             with suppress(Exception):
                 question()
 
-    thread = threading.Thread(target=ask, name="interrupt", daemon=True)
-    thread.start()
-    thread.join(_PATIENCE_SECONDS)
+    start_helper(ask).join(_PATIENCE_SECONDS)
 
 
 @contextmanager
@@ -506,9 +505,9 @@ class _StageProgressPoller:
         self._listener = listener
         self._meter, self._bytes = Path(), 0
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="lookout", daemon=True)
+        self._thread: Helper | None = None
         if listener is not SILENT:
-            self._thread.start()
+            self._thread = start_helper(self._poll)
 
     @contextmanager
     def count_bytes_read(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
@@ -523,7 +522,7 @@ class _StageProgressPoller:
     def stop(self) -> None:
         """Stop asking, before the session ends."""
         self._stopped.set()
-        if self._thread.is_alive():
+        if self._thread and self._thread.is_alive():
             self._thread.join(2)
 
     def _poll(self) -> None:

@@ -34,7 +34,7 @@ from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE
 # Words of a message that stand in nothing else: so many characters, with a blank between them.
 _SHORTEST = 12
 _WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ,.-]*[A-Za-z0-9.]")
-_BY_SIZE = re.compile(r":(?:digit|tens|hundreds)\}")
+_BY_SIZE = re.compile(r":(?:digit|tens|hundreds|seconds)\}")
 _WORD = re.compile(r"[A-Za-z0-9]+")
 # So much of a line is looked at, before and behind the words.
 _AROUND = 2000

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import IO
 
 from forensics.errors import ForensicsError
 from forensics.lib.storage import ObjectStore, display
 from forensics.lib.text_format import quantity
+from forensics.lib.this_machine import start_thread
 
 LOCK_FILE = ".lock"
 _LOCK_OBJECT = ".lock-"
@@ -158,7 +159,7 @@ def lock_address(
     advice += f" If it was killed, nobody holds that any more {held} later."
     try:
         wait_for_lock(lock.attempt, place, wait or 0.0, say, pause=1.0, advice=advice)
-        Thread(target=lock.renew, name="lock", daemon=True).start()
+        start_thread(lock.renew)
         yield lock
     finally:
         lock.release()

@@ -25,6 +25,8 @@ TYPES = {
     "digit": r"[0-9]",
     "tens": r"[0-9][0-9]?",
     "hundreds": r"[0-9][0-9][0-9]+",
+    # a second or more, with a fraction
+    "seconds": r"[1-9][0-9]*[.,][0-9]+",
     "ints": r"(?:[A-Za-z]*[\[(])?[-0-9, ]*[\])]?",
     "maybe": r"(?:[A-Za-z.]+(?:[\[(]-?[0-9]+[\])])?|-?[0-9]+)",
     "spaces": r" +",

@@ -204,6 +204,19 @@ def join_names(names: Sequence[str], limit: int = 3) -> str:
     return f"{', '.join(names[:limit])} and {count(len(names) - limit)} more"
 
 
+def cut_text(text: str, most: int) -> str:
+    """Cut a text at its last whole line or word that fits.
+
+    >>> cut_text("min.insync.replicas to 3", 40), cut_text("min.insync.replicas to 3", 22)
+    ('min.insync.replicas to 3', 'min.insync.replicas…')
+    """
+    if len(text) <= most:
+        return text
+    short = text[: most - 1]
+    end = max(short.rfind("\n"), short.rfind(" "))
+    return f"{short[:end] if end > most // 2 else short}\u2026"
+
+
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that orders names by the numbers in them, as people do.
 

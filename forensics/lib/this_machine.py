@@ -50,6 +50,8 @@ def collect_garbage_seldom() -> None:
     Looking takes a fifth to a third of the time of whatever makes many objects.
     """
     gc.set_threshold(*_SELDOM)
+    # Python looks through all objects once more before it ends, which takes half a second.
+    atexit.register(gc.freeze)
 
 
 def return_memory() -> None:
@@ -112,14 +114,9 @@ def map_little() -> None:
 def check_threads(count: int) -> None:
     """Raise MemoryError if this process may not start so many threads."""
     over = Event()
-    helpers = [Helper(over.wait) for _ in range(count)]
     try:
-        for helper in helpers:
-            helper.start()
-        if not all(helper.begun.wait(_BEGINNING) for helper in helpers):
-            raise MemoryError("a thread that was started never began")
-    except RuntimeError as error:
-        raise MemoryError(str(error)) from error
+        for _ in range(count):
+            start_thread(over.wait)
     finally:
         over.set()
 
@@ -137,7 +134,11 @@ class Helper:
 
     def start(self) -> None:
         """Begin; RuntimeError where the machine has no room for it."""
-        start_new_thread(self._work, ())
+        try:
+            start_new_thread(self._work, ())
+        except RuntimeError:
+            self._over.set()
+            raise
 
     def _work(self) -> None:
         self.begun.set()
@@ -154,6 +155,18 @@ class Helper:
     def join(self, seconds: float) -> None:
         """Wait until it is over, but not for longer than that."""
         self._over.wait(seconds)
+
+
+def start_thread(target: Callable[[], object]) -> Helper:
+    """Start a thread that a run cannot do without; MemoryError if it never begins."""
+    helper = Helper(target)
+    try:
+        helper.start()
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from error
+    if not helper.begun.wait(_BEGINNING):
+        raise MemoryError("a thread that was started never began")
+    return helper
 
 
 def start_helper(target: Callable[[], object]) -> Helper:

@@ -119,7 +119,7 @@ def describe_unread_errors(run: RunOutput) -> str:
     found = list_unread_errors(run)
     number = sum(int(one.measures.get("errors") or 0) for one in found)
     names = sorted({str(one.measures.get("node")) for one in found})
-    of = join_names(names, MAX_TOLD)
+    of = shorten_names(join_names(names, MAX_TOLD))
     return f"{count(number, 'error message')} of {of} that no rule reads" if found else ""
 
 
@@ -396,7 +396,7 @@ def _tell(run: RunOutput, stories: Sequence[SavedFinding]) -> Iterator[str]:
     phrases = [one for kind, members in groups.items() for one in _phrases(run, kind, members)]
     yield from phrases[:MAX_STORIES]
     if len(phrases) > MAX_STORIES:
-        yield f"and {len(phrases) - MAX_STORIES} more brokers in trouble"
+        yield f"and {len(phrases) - MAX_STORIES} more, told below"
 
 
 def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iterator[str]:

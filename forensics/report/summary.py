@@ -490,11 +490,10 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
                 # Other times of the same partitions were shorter.
                 long = f"up to {lengths_text(longest[:1], is_bound=True)} at a time"
             parts = [f"for {long}"]
-    why = _leaders_away(outages)
+    why = _leaders_away(run, outages)
     ends = outages_without_end(run)
-    open_end = ""
-    if ends.partitions:
-        open_end = f"; {ends.partitions} of them for longer: no line says when they were led again"
+    longer = f"; {ends.partitions} of them for longer: no line says when they were led again"
+    open_end = longer if ends.partitions else ""
     if ends.within > max(WITHIN_MS, most.ms * (ABOUT_SAME - 1)):
         end = f"the end of {ends.bounded} of these is known to within {duration(ends.within)}"
         open_end += f"; {end}"
@@ -503,18 +502,19 @@ def _outage_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     yield SummaryLine(text, "partitions", "Partitions")
 
 
-def _leaders_away(outages: Sequence[tuple[str, int, int, Row]]) -> str:
-    """Say which leaders were away."""
-    ways: dict[str, set[int]] = {}
+def _leaders_away(run: RunOutput, outages: Sequence[tuple[str, int, int, Row]]) -> str:
+    """Say which leaders were away; whose session ends with ZooKeeper is not frozen."""
+    ways = dict[str, set[int]]()
+    unheard = {one.get("node") for one in run.document.get("trigger") or ()} == {"zookeeper"}
     for *_, row in outages:
         if row["leader"] is not None and (word := LEADER_WORDS.get(row["why"])):
+            word = "was without a session" if unheard and row["why"] == "leader_hung" else word
             ways.setdefault(word, set()).add(row["leader"])
     if len(ways) != 1:
         return ""
     ((word, leaders),) = ways.items()
-    if len(leaders) > 1:
-        word = word.replace("was", "were", 1)
-    return f", while {brokers_text(sorted(leaders))} {word}"
+    told = word.replace("was", "were", 1) if len(leaders) > 1 else word
+    return f", while {brokers_text(sorted(leaders))} {told}"
 
 
 def _client_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:

@@ -26,7 +26,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount, assign_nodes, counted_events
-from forensics.events.file_parts import count_shared_events, place_shared
+from forensics.events.file_parts import place_shared
 from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
 from forensics.events.repeated_lines import find_copies, name_by_repeats, take_out_second_processes
@@ -178,7 +178,7 @@ class WeekBuilder:
                 whole.rename(events)
             mixed = self._keep_one_cluster(week, engine, accounts, settings)
             pipeline.assign_kafka_versions(accounts, events)
-            count_shared_events(accounts, events)
+            pipeline.count_shared_events(accounts, events)
             find_copies(accounts.values())
             rows = [row for _, account in sorted(accounts.items()) for row in account.to_rows()]
             files = pa.Table.from_pylist(rows, schema=FILES)

@@ -5,7 +5,7 @@ Three archives, each in a process of its own on local[2], its JVM held to 1 GB o
 - `events`: 200,000 partitions of 100 brokers with 5 million transitions between them, a million of
   these on one partition, made as the table of events that a scan of its logs would leave;
 - `logs`: a twentieth of these transitions as log files;
-- `text`: gigabytes of quiet logs with an incident in each 260 MB (only where it is asked for).
+- `text`: gigabytes of quiet logs with an incident in each 388 MB (only where it is asked for).
 
 With `--only reads` it says instead how many bytes each detector reads of the tables of an archive
 that is nothing but incidents, with the events sorted by kind and in the order of files.

@@ -15,6 +15,7 @@ import pytest
 from forensics.engine import java
 from forensics.engine.java import VECTOR_MODULE, find_java, major_version
 from forensics.errors import JavaError
+from forensics.lib import this_machine
 
 # Speaks like a java binary: states its version and home, or refuses a module it does not carry;
 # otherwise it shows its arguments, one a line.
@@ -393,3 +394,18 @@ def test_of_what_java_says_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(java._OUTPUT, "lines", [])
     assert java.last_words(-15) == "Java was killed by SIGTERM"
     assert not java.last_words(1)
+
+
+def test_java_writes_to_no_pipe_that_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is over, a thread may end before it begins; Java would stop at a full pipe."""
+    monkeypatch.setattr(this_machine, "start_new_thread", lambda *_: 1)
+    monkeypatch.setattr(this_machine, "_BEGINNING", 0.1)
+    monkeypatch.delenv(java._OUTPUT_PIPE, raising=False)
+    (tmp_path / "tmp").mkdir()
+
+    with pytest.raises(MemoryError):
+        java._Output().open()
+
+    assert java._OUTPUT_PIPE not in os.environ

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from forensics.engine import spark
 from forensics.engine.local import LocalEngine
+from forensics.engine.progress import ProgressListener
 from forensics.engine.spark import (
     SparkEngine,
     _ask_aside,
@@ -23,6 +25,7 @@ from forensics.engine.spark import (
 )
 from forensics.engine.task_files import _missing_file
 from forensics.errors import ForensicsError
+from forensics.lib import this_machine
 
 
 def test_a_user_without_a_name_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +107,18 @@ def test_what_java_does_not_answer_ends_no_interrupt(monkeypatch: pytest.MonkeyP
 
     assert asked
     assert asked[0] != threading.get_ident()
+
+
+def test_no_thread_of_spark_is_waited_for_that_never_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where memory is over, one may end before it begins."""
+    monkeypatch.setattr(this_machine, "start_new_thread", lambda *_: 1)
+    monkeypatch.setattr("forensics.engine.spark._PATIENCE_SECONDS", 0.1)
+    context = SimpleNamespace(statusTracker=object)
+
+    _ask_aside(int)
+    spark._StageProgressPoller(context, ProgressListener()).stop()  # type: ignore[arg-type]
 
 
 def test_an_error_without_an_interrupt_stays_what_it_is() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from forensics.lib import this_machine
 from forensics.lib.folder_lock import (
     FolderHeldError,
     RemoteLock,
@@ -168,3 +169,19 @@ def test_what_runs_have_left_is_removed_another_day(tmp_path: Path) -> None:
         os.utime(path, (0, time.time() - 25 * 3600))
     with lock_address(address_of(folder)):
         assert 1 == len(sizes(folder))
+
+
+def test_no_store_is_held_by_a_run_that_could_not_say_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is over, a thread may end before it begins."""
+    monkeypatch.setattr(this_machine, "start_new_thread", lambda *_: 1)
+    monkeypatch.setattr(this_machine, "_BEGINNING", 0.1)
+    address = address_of(tmp_path / "out")
+
+    with pytest.raises(MemoryError), lock_address(address):
+        pass
+
+    monkeypatch.undo()
+    with lock_address(address):
+        pass

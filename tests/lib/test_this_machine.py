@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import resource
@@ -77,6 +78,22 @@ def test_garbage_is_looked_for_seldom() -> None:
         assert gc.get_threshold()[0] > 10_000
     finally:
         gc.set_threshold(*before)
+        atexit.unregister(gc.freeze)
+
+
+def test_no_garbage_is_looked_for_at_the_end() -> None:
+    program = (
+        "import atexit, gc\n"
+        "from forensics.lib.this_machine import collect_garbage_seldom\n"
+        "atexit.register(lambda: print(gc.get_freeze_count()))\n"
+        "collect_garbage_seldom()\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert int(ended.stdout) > 1000
 
 
 # What a process does that stands under `ulimit -v`, and what is seen of it.
@@ -173,5 +190,6 @@ def test_a_thread_that_ends_before_it_begins_is_not_waited_for(
     helper.join(0.1)
 
     assert not helper.is_alive()
-    with pytest.raises(MemoryError, match="never began"):
-        this_machine.check_threads(1)
+    for start in (lambda: this_machine.check_threads(1), lambda: this_machine.start_thread(print)):
+        with pytest.raises(MemoryError, match="never began"):
+            start()

@@ -139,6 +139,18 @@ def test_a_broker_froze_at_least_as_often_as_is_known(unclean: Path) -> None:
     assert headline(saved(unclean, lost)).startswith("Broker 3 lost its session 4 times; ")
 
 
+def test_a_headline_counts_what_it_has_no_room_for(unclean: Path) -> None:
+    titles = ("a disk failed", "it was out of memory", "it was killed", "a port was taken")
+    ends = (crash(f"F-{n}", n, 10_000 * n, title=f"Broker {n} ended: {title}; back later")
+            for n, title in enumerate(titles, 1))  # fmt: skip
+
+    told = headline(saved(unclean, *ends)).split("; ")
+
+    assert told[:3] == [
+        "Broker 1 ended: a disk failed", "Broker 2 ended: it was out of memory",
+        "and 2 more, told below"]  # fmt: skip
+
+
 def test_several_clients_with_one_trouble_are_one_headline(unclean: Path) -> None:
     found = [finding(f"F-{name}", "offset-reset", "medium", clients=[name]) for name in "ab"]
 
@@ -176,10 +188,10 @@ def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
 @pytest.mark.parametrize(
     ("verdict", "fatal", "says"),
     [
-        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker-2 "
+        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker 2 "
          "that no rule reads")),
         ("cannot_tell", 1, ("Cannot tell: no incident that rules know, but 3 error messages of "
-         "broker-2 that no rule reads, some at FATAL")),
+         "broker 2 that no rule reads, some at FATAL")),
     ],
 )  # fmt: skip
 def test_errors_that_no_rule_reads_are_said(

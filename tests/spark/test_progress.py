@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -62,4 +61,5 @@ def test_bytes_are_told_while_tasks_still_read(
     counts = {told for told in listener.counts if told[1]}
     assert counts
     assert all(ended <= of for ended, of in counts)
-    assert "lookout" not in {one.name for one in threading.enumerate()}
+    assert cluster._poller._thread is not None
+    assert not cluster._poller._thread.is_alive()

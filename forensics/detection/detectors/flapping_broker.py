@@ -28,6 +28,7 @@ from forensics.detection.shared.isr_changes import check_in_sync, say_in_sync_ag
 from forensics.detection.shared.leader_moves import rebalance_interval, rebalances_itself
 from forensics.detection.shared.process_ends import END_WORDS, ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
+    STARVED,
     ProcessStall,
     find_stalls,
     gc_logs_cover,
@@ -165,16 +166,17 @@ def _actions(
     if said not in _CUT:
         spans = [(node, absence.begin, absence.end or context.logs_end) for absence in run]
         stalls = find_stalls(context, context.limits["long-pause"]["least"])
-        collected = any(
-            stall.node == node and stall.source != "silence" and stall.begin < end
-            and begin < stall.end
+        sources = {
+            stall.source
             for stall in stalls
             for _, begin, end in spans
-        )  # fmt: skip
+            if stall.node == node and stall.begin < end and begin < stall.end
+        }
+        covered, starved = gc_logs_cover(context, spans), STARVED in sources
         look = (
             [_COLLECTED.format(broker=broker)]
-            if collected
-            else look_at_machine(node, knows_collector=gc_logs_cover(context, spans))
+            if sources - {"silence", STARVED}
+            else look_at_machine(node, knows_collector=covered, starved=starved)
         )
     start = []
     if run[-1].end is None:

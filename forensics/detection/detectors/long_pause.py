@@ -12,6 +12,7 @@ from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.isr_changes import say_in_sync_again
 from forensics.detection.shared.process_stalls import (
+    STARVED,
     ProcessStall,
     find_stalls,
     gc_logs_cover,
@@ -80,7 +81,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     is_long = longest >= limits["session"] or (len(run) >= limits["many"] and not is_host)
     begin, end = min(stall.begin for stall in run), max(stall.end for stall in run)
     evidence = [line for stall in run for line in stall.evidence]
-    stated = sources["jvm"] + sources["memory"] > 0
+    stated = sources["jvm"] + sources["memory"] + sources[STARVED] > 0
     fenced = [
         absence
         for absence in context.absences
@@ -163,7 +164,7 @@ def _actions(
                     for stall in run for line in stall.evidence)  # fmt: skip
         grep = f"{GREP_PAUSES}   # on {hosts}"
         return [_HEAP] if shown else [grep, _HEAP]
-    return look_at_machine(hosts, knows_collector=knows_collector)
+    return look_at_machine(hosts, knows_collector=knows_collector, starved=bool(sources[STARVED]))
 
 
 def _texts(run: Sequence[ProcessStall]) -> list[str]:
@@ -199,6 +200,9 @@ _EXPLANATIONS = {
     "dump": "A heap dump or a histogram of live objects stopped all threads of the JVM: no request"
     " was answered, no heartbeat sent. A pause longer than the session makes the cluster give a"
     " broker up.",
+    STARVED: "The JVM stopped all threads for a collection that hardly used a processor in all that"
+    " time: it did not get to run. The process was stopped or swapped out, or its machine had no"
+    " processor for it; the heap is not the cause.",
     "memory": "Threads waited for memory: the collector does not keep up with the load.",
     "silence": "The process neither wrote nor answered for that time and went on without a restart:"
     " it was stopped {by_gc}by its disk, by its host, or by a signal.",

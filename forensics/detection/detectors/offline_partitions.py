@@ -18,7 +18,10 @@ from forensics.detection.context import (
     in_topics,
     partition_name,
 )
-from forensics.detection.shared.absence_causes import brokers_with_failed_disks
+from forensics.detection.shared.absence_causes import (
+    absences_by_zookeeper,
+    brokers_with_failed_disks,
+)
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.leader_handovers import find_leader_gaps
 from forensics.history.partitions.outages import LeaderGap
@@ -249,7 +252,7 @@ def _finding(
             "planned": is_planned,
             "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
-        explanation=_explain(group, is_planned=is_planned),
+        explanation=_explain(context, group, is_planned=is_planned),
         actions=_actions(context, still, is_planned=is_planned),
         why=f"{total:.1f} partition-seconds in all; limits: {context.limits[NAME]['short']} s"
         f" without a leader, {context.limits[NAME]['failover']} s until a dead one is replaced",
@@ -306,12 +309,22 @@ def _severity(
     return str(limits["long"] if is_long else limits["brief"])
 
 
-def _explain(group: Sequence[Row], *, is_planned: bool) -> str:
+def _explain(context: DetectionContext, group: Sequence[Row], *, is_planned: bool) -> str:
     if is_planned:
         return _PLANNED
     by_way: dict[str, set[str]] = {}
+    by_zookeeper = absences_by_zookeeper(context)
+    unregistered = [one for one in context.absences if (one.broker, one.begin) in by_zookeeper]
     for row in group:
-        names = by_way.setdefault(row["why"], set())
+        way = row["why"]
+        if way == "leader_hung" and any(
+            one.broker == row["previous_leader"]
+            and one.begin <= _end(context, row)
+            and row["started_at"] <= (one.end or context.logs_end)
+            for one in unregistered
+        ):
+            way = "no_session"
+        names = by_way.setdefault(way, set())
         if row["previous_leader"] is not None:
             names.add(str(row["previous_leader"]))
     parts = []
@@ -361,6 +374,7 @@ _WAYS = {
     "leader_hung": "{who} frozen, or fenced, until other leaders were elected.",
     "leader_isolated": "{who} cut off from the controller until other leaders were elected.",
     "leader_stopped": "{who} stopped before another replica was in sync.",
+    "no_session": "{who} without a session with ZooKeeper until {they} registered anew.",
     "no_leader": "The controller had no in-sync replica to elect, and left them without a leader.",
 }
 _WAITED = "Until then their producers and consumers waited or got errors."

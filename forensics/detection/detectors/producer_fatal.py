@@ -49,6 +49,12 @@ def _classify(session: EventSession) -> str:
     return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
 
 
+def _times(session: EventSession, outcome: str) -> int:
+    """Count what happened: one fencing is logged by the transaction, the client and the program."""
+    kinds = session.value_counts["kind"]
+    return max(kinds[kind] for kind in (_FATAL if outcome == "fatal" else kinds))
+
+
 def _finding(context: DetectionContext, session: EventSession) -> Finding:
     node, client, value = session.subject
     is_on_broker = session.value_counts["kind"]["transaction_timed_out"]
@@ -56,7 +62,8 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
     outcome = _classify(session)
     errors = [error for error in session.values("error") if error]
     limits = context.limits[NAME]
-    times = f"{session.count} times" if session.count > 1 else "once"
+    number = _times(session, outcome)
+    times = f"{number} times" if number > 1 else "once"
     errors_text = f" ({', '.join(errors[:3])})" if errors else ""
     return context.finding(
         NAME,
@@ -68,7 +75,7 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
         clients=[name],
         measures={
             "how": outcome,
-            "times": session.count,
+            "times": number,
             "errors": errors,
             "transactional_id": value,
         },
@@ -83,10 +90,12 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
 def _severity(context: DetectionContext, session: EventSession, outcome: str) -> str:
     limits = context.limits[NAME]
     if outcome == "fenced":
-        return str(limits["fight"] if session.count >= limits["fights"] else limits["fenced"])
+        is_fight = _times(session, outcome) >= limits["fights"]
+        return str(limits["fight" if is_fight else "fenced"])
     if outcome == "fatal":
         return str(limits["fatal"])
-    return str(limits["failing"] if session.count >= limits["aborts"] else limits["aborted"])
+    is_often = _times(session, outcome) >= limits["aborts"]
+    return str(limits["failing" if is_often else "aborted"])
 
 
 _TITLES = {

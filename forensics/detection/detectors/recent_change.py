@@ -12,6 +12,7 @@ from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row,
 from forensics.detection.shared.isr_changes import find_isr_storms
 from forensics.detection.shared.min_isr import REFUSALS
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import cut_text
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
@@ -34,6 +35,8 @@ _ERRORS = (
 _REFUSING = ("append_failed", "client_error", "produce_failed", "send_failed")
 _COLUMNS = (*EVIDENCE_COLUMNS, "kind", "topic", "broker", "detail", "telling")
 _MAX_CHANGES, _SHOWN = 1000, 3
+# Of one change in a title: a setting may list all replicas of a topic.
+_MAX_CHARS = 120
 
 
 @dataclass(frozen=True, order=True)
@@ -118,7 +121,8 @@ def _find_troubles(context: DetectionContext) -> Iterator[_Trouble]:
 
 def _finding(context: DetectionContext, pairs: Sequence[tuple[Row, _Trouble]]) -> Finding:
     said = [
-        f"{_describe(change)}, {(trouble.at - change['at']) / SECOND:.0f} s before {trouble.what}"
+        f"{cut_text(_describe(change), _MAX_CHARS)}, {(trouble.at - change['at']) / SECOND:.0f} s"
+        f" before {trouble.what}"
         for change, trouble in pairs
     ]
     more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""

@@ -18,8 +18,8 @@ from forensics.detection.shared.event_sessions import Outage, Recoveries, find_o
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions
-from forensics.lib.text_format import join_names
-from forensics.lib.time_units import SECOND
+from forensics.lib.text_format import join_names, seconds_text
+from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "session-expiry"
@@ -88,18 +88,22 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     every = list(_read_registrations(context))
     common = _find_common(context, every)
+    losses = find_outages(
+        context, _LOST, lambda: _read_connections(context), limits["gap"], per_node=True
+    )
+    ended: list[Outage] = []
     for group in common:
-        yield _common_finding(context, group)
+        silences = _find_silences(losses, group, limits["gap"])
+        ended += silences
+        yield _common_finding(context, group, silences)
     told = {(own.node, expiry.at) for group in common for own, expiry in group}
     for registrations in every:
         yield from _find_expired(context, registrations, told)
         yield from _find_refused(context, registrations)
     outages = [
         outage
-        for outage in find_outages(
-            context, _LOST, lambda: _read_connections(context), limits["gap"], per_node=True
-        )
-        if outage.seconds >= limits["unreachable"]
+        for outage in losses
+        if outage.seconds >= limits["unreachable"] and outage not in ended
     ]
     lives = context.events(*_LIFE) if outages else []
     groups: dict[bool, list[Outage]] = {False: [], True: []}
@@ -201,31 +205,71 @@ def _find_common(
     return [[lost[end] for end in group] for group in find_common_ends(context, lost)]
 
 
+def _find_silences(
+    losses: Sequence[Outage], group: Sequence[tuple[_Registrations, _Expiry]], gap: float
+) -> list[Outage]:
+    """Return the times without ZooKeeper in which sessions ended."""
+    ends = {own.node: expiry.at for own, expiry in group}
+    return [
+        outage
+        for outage in losses
+        for node in outage.nodes
+        if outage.begin <= ends.get(node, 0) <= (outage.recovered_at or outage.end + gap * SECOND)
+    ]
+
+
+def _last_answer(silence: Outage) -> int:
+    """Return when a broker last heard of ZooKeeper before a time without it, as it says itself."""
+    first = silence.first[0]
+    return int(first["at"]) - (first["duration_ms"] or 0) * MILLISECOND
+
+
 def _common_finding(
-    context: DetectionContext, group: Sequence[tuple[_Registrations, _Expiry]]
+    context: DetectionContext,
+    group: Sequence[tuple[_Registrations, _Expiry]],
+    silences: Sequence[Outage],
 ) -> Finding:
     limits = context.limits[NAME]
     nodes = sorted({own.node for own, _ in group})
-    begin = group[0][1].at
-    end = max([begin, *(expiry.registered_at or begin for _, expiry in group)])
+    ended = group[0][1].at
+    # From then on none of them heard of it; a session ends for the broker once it is told so.
+    begin = min(ended, max(map(_last_answer, silences), default=ended))
+    end = max([ended, *(expiry.registered_at or ended for _, expiry in group)])
+    # Whoever stood still itself writes nothing before it wakes.
+    early = [one for one in silences if one.first[0]["at"] < ended - _WAKING]
+    lived = sorted({node for one in early for node in one.nodes})
+    waited = (ended - begin) / SECOND
+    long = f" after {seconds_text(waited)} without an answer" if waited >= 1 else ""
     return context.finding(
         NAME,
         limits["common"],
-        f"{len(nodes)} brokers lost their sessions with ZooKeeper together",
+        f"{len(nodes)} brokers lost their sessions with ZooKeeper together{long}",
         begin,
         end,
-        [row for _, expiry in group for row in expiry.rows],
+        [
+            *(row for one in silences for row in one.first[:_FIRST_LINES]),
+            *(row for _, expiry in group for row in expiry.rows),
+        ],
         brokers=sorted(own.broker for own, _ in group if own.broker is not None),
         measures=_measures("common", ", ".join(nodes), (end - begin) / SECOND, expiries=len(group)),
-        explanation="Sessions of most brokers that end in the same moment end with ZooKeeper, or "
-        "with the way to it: it froze, had no leader, or could not be reached. Each broker "
-        "had to register anew; until then the controller took it for gone.",
+        explanation=_COMMON + (_WROTE_ON.format(names=join_names(lived)) if lived else ""),
         actions=[_LOOK_AT_ZOOKEEPER, "Do not restart brokers for it: they have registered again."],
         why=f"{len(nodes)} brokers within {TOGETHER // SECOND} s",
-        doubts=["A pause of the host that all of these brokers share looks the same."],
+        doubts=["A pause of the host that all of these brokers share looks the same."]
+        * (lived != nodes),
     )
 
 
+_FIRST_LINES = 2
+_COMMON = (
+    "Sessions of most brokers that end in the same moment end with ZooKeeper, or with the way to "
+    "it: it froze, had no leader, or could not be reached. Each broker had to register anew; until "
+    "then the controller took it for gone."
+)
+_WROTE_ON = (
+    " Meanwhile {names} went on, and logged that no answer came: what stood still was ZooKeeper or "
+    "the network, not they."
+)
 _LOOK_AT_ZOOKEEPER = (
     "Look at the ZooKeeper servers at that moment: their logs, disks (fsync warnings), garbage "
     "collection and elections."

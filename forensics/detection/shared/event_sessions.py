@@ -195,7 +195,7 @@ def find_outages(
     width = max(1, round(gap * SECOND))
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     known: Recoveries | None = None
-    columns = [*EVIDENCE_COLUMNS, "kind", "controller_epoch"]
+    columns = [*EVIDENCE_COLUMNS, "kind", "controller_epoch", "duration_ms"]
 
     def read(names: Sequence[str]) -> Iterator[tuple[Subject, Row]]:
         nonlocal known

@@ -25,10 +25,19 @@ from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.detection.shared.absence_causes import session_timeout
 from forensics.detection.shared.client_settings import ClientStart, read_client_starts
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.intervals import index_by
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
 _SILENCE = "silence"
+# The source of a stall that a collection logged which did not get to run.
+STARVED = "starved"
+_CPU_TIMES = re.compile(
+    r"(?i)\buser=([0-9]{1,9}(?:[.,][0-9]{1,9})?)s?,? sys=([0-9]{1,9}(?:[.,][0-9]{1,9})?)s?,?"
+    r" real=([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
+)
+# The JVM writes what a collection used just after it.
+_ACCOUNT = SECOND // 2
 # Of a silence, the share that a collection must have to be its length.
 _MOST = 0.8
 # Of more stalls than these the longest are kept.
@@ -111,7 +120,8 @@ def _merge(one: ProcessStall, other: ProcessStall) -> ProcessStall:
     if len(stated) == 1 and stated[0].duration >= _MOST * longer.duration:
         return replace(stated[0], evidence=evidence)
     begin, end = min(one.begin, other.begin), max(one.end, other.end)
-    source = stated[0].source if stated else longer.source
+    sources = [stall.source for stall in stated]
+    source = STARVED if STARVED in sources else sources[0] if sources else longer.source
     return replace(longer, begin=begin, end=end, source=source, evidence=evidence)
 
 
@@ -122,10 +132,33 @@ def _stated_stalls(context: DetectionContext, min_seconds: float) -> Iterator[Pr
     where = (kind.isin(_IN_MILLISECONDS) & long) | (kind.isin(_IN_SECONDS) & whole)
     rows = context.each("events", where & pc.field("ts").is_valid(), _COLUMNS)
     timed = ((row, _length(row)) for row in rows)
+    accounts = index_by(
+        context.events("gc_cpu"), lambda row: [row["file"]], lambda row: (row["at"], row["at"])
+    )
     for row, length in heapq.nlargest(_MAX_STALLS, timed, key=lambda one: one[1]):
         if length >= min_seconds * SECOND:
+            near = accounts.get(row["file"])
+            account = near.around(row["at"], row["at"] + _ACCOUNT) if near else ()
+            lines = [row, *account[:1]]
             source = "memory" if row["kind"] == "allocation_stalled" else "jvm"
-            yield ProcessStall(row["node"] or "", row["at"] - length, row["at"], source, [row])
+            if source == "jvm" and any(_did_not_run(str(one["text"])) for one in lines):
+                source = STARVED
+            yield ProcessStall(row["node"] or "", row["at"] - length, row["at"], source, lines)
+
+
+def _did_not_run(text: str) -> bool:
+    """Return True if a collection worked for less than half of the time that it took.
+
+    >>> _did_not_run("GC(12) User=0.01s Sys=0.00s Real=20.02s")
+    True
+    >>> _did_not_run("[Times: user=0.22 sys=0.00, real=0.24 secs]")
+    False
+    """
+    said = _CPU_TIMES.search(text)
+    if not said:
+        return False
+    user, system, real = (float(number.replace(",", ".")) for number in said.groups())
+    return user + system < real / 2
 
 
 def _length(row: Row) -> int:
@@ -271,7 +304,7 @@ def _frozen_consumers(
 
 def _start_of_member(context: DetectionContext, member: str, group: str) -> ClientStart | None:
     """Return the last start of the consumer that a member of a group is."""
-    client = _MEMBER.sub("", member)
+    client = MEMBER_UUID.sub("", member)
     starts = (
         one
         for own in read_client_starts(context).values()
@@ -297,7 +330,7 @@ def _read_lines_around(
 
 
 # Behind the client's id, the coordinator gives members a UUID.
-_MEMBER = re.compile(r"-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+MEMBER_UUID = re.compile(r"-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 _STARTS = ("client_setting_seen", "kafka_version", "process_clock")
 _REQUEST_TIMEOUT = re.compile(r"request timeout: (\d{1,9})ms")
 # Members of a KRaft quorum fetch at least that often.
@@ -324,12 +357,14 @@ def gc_logs_cover(context: DetectionContext, spans: Iterable[tuple[str, int, int
     )
 
 
-def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
+def look_at_machine(hosts: str, *, knows_collector: bool, starved: bool = False) -> list[str]:
     """Say where to look after a process froze, and whether its GC log is still to be read."""
     machine = (
         f"iostat -x, vmstat, and the hypervisor of {hosts} at these times, and whether somebody "
         "stopped the process (kill -STOP, docker pause, a debugger)"
     )
+    if starved:
+        return [f"Look at {machine}; swapping, too (vmstat's si and so, a limit of the container)."]
     if knows_collector:
         return [f"Look at {machine}; its GC log shows no such pause."]
     return [

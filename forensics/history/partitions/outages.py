@@ -161,9 +161,15 @@ def build_outages(
     leader, and nobody is to serve them.
     """
     known = _index(absences)
-    unseen = [one for gap in _read_gaps(leadership, known) for one in _outages_in(gap, known)]
+    deleted = deletions or {}
+    unseen = [
+        one
+        for gap in _read_gaps(leadership, known)
+        for one in _outages_in(gap, known)
+        if one.why != "no_leader" or not _was_deleted(one.topic, one.begin, deleted)
+    ]
     unseen += _read_offline_pieces(leadership, offline)
-    seen = _read_pieces(leadership, known, deletions or {})
+    seen = _read_pieces(leadership, known, deleted)
     pieces = heapq.merge(seen, sorted(unseen, key=_SORT_KEY), key=_SORT_KEY)
     rows = (_row(outage, known) for outage in _merge(pieces))
     return pa.Table.from_batches(list(to_batches(rows, OUTAGES)), OUTAGES)
@@ -297,6 +303,16 @@ def _outages_in(gap: _Gap, absences: Absences) -> Iterator[_Outage]:
             first["topic"], first["partition"], gap.begin, gap.begin, "no_leader", None, None,
             None, (), stopped=True, ended_after=end,
         )  # fmt: skip
+    if gap.leaders == set() and gap.after is not None:
+        # Epoch follows epoch, and none of them has a leader: the first goes on to the last's end.
+        seen = gap.after["ended_at"]
+        is_open = seen is None and gap.after["ended"] != "unknown"
+        until = FOREVER if is_open else end if seen is None else int(seen)
+        last = first["previous_leader"] if (first["previous_leader"] or 0) >= 0 else None
+        yield _Outage(
+            first["topic"], first["partition"], gap.begin, until, "no_leader", None, last, None,
+            first["replicas"] or (), stopped=False, evidence=(gap.after["evidence"] or [])[:1],
+        )  # fmt: skip
     if gap.leaders is not None and len(gap.leaders) == 1:
         (leader,) = gap.leaders
         away = absences.around([leader], gap.begin, end)
@@ -320,11 +336,15 @@ def _read_pieces(
         for row, begin, end in zip(
             batch.take(pa.array(chosen)).to_pylist(), begins[chosen], ends[chosen], strict=True
         ):
-            own = deletions.get(row["topic"], ()) if row["leader"] == -1 else ()
-            if has_moment_between(own, int(begin) - _DELETING, int(begin)):
+            if row["leader"] == -1 and _was_deleted(row["topic"], int(begin), deletions):
                 continue
             away = absences.around([row["leader"]], int(begin), int(end))
             yield from _pieces_of(row, int(begin), int(end), away)
+
+
+def _was_deleted(topic: str, at: int, deletions: Mapping[str, Sequence[int]]) -> bool:
+    """Return True if a topic was being deleted: nobody is to serve it then."""
+    return has_moment_between(deletions.get(topic, ()), at - _DELETING, at)
 
 
 def _spans_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

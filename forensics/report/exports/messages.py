@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from forensics.lib.text_format import cut_text
 from forensics.lib.text_safety import visible
 from forensics.report.headline import describe_incident, headline, verdict_sentence
 from forensics.report.incident_span import describe_span, incident_span
@@ -36,7 +37,7 @@ def write_slack(run: RunOutput, _flag: bool) -> Iterator[str]:
     blocks: list[dict[str, Any]] = [
         {
             "type": "header",
-            "text": {"type": "plain_text", "text": _cut(visible(title), _MAX_HEADER)},
+            "text": {"type": "plain_text", "text": cut_text(visible(title), _MAX_HEADER)},
         },
         _section(f"{icon} {escape(describe_incident(run) or verdict_sentence(run))}"),
     ]
@@ -50,7 +51,7 @@ def write_slack(run: RunOutput, _flag: bool) -> Iterator[str]:
         blocks.append(_section(f"*Findings*\n{text}"))
     footer = f"kafka-forensics, findings.json {run.short_digest}"
     blocks.append({"type": "context", "elements": [_text(footer)]})
-    fallback = _cut(escape(verdict_sentence(run)), _MAX_TEXT)
+    fallback = cut_text(escape(verdict_sentence(run)), _MAX_TEXT)
     yield json.dumps({"text": fallback, "blocks": blocks}, indent=1) + "\n"
 
 
@@ -123,13 +124,4 @@ def _section(text: str) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     # Verbatim: addresses and names of channels in it do not become links.
-    return {"type": "mrkdwn", "text": _cut(text, _MAX_SECTION), "verbatim": True}
-
-
-def _cut(text: str, most: int) -> str:
-    """Cut a text at its last whole line or word that fits."""
-    if len(text) <= most:
-        return text
-    short = text[: most - 1]
-    end = max(short.rfind("\n"), short.rfind(" "))
-    return f"{short[:end] if end > most // 2 else short}\u2026"
+    return {"type": "mrkdwn", "text": cut_text(text, _MAX_SECTION), "verbatim": True}

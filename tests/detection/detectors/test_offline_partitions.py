@@ -85,6 +85,20 @@ def test_a_leader_that_is_gone_counts_from_when_it_went(
     assert found.measures["ways"] == {way: 1}
 
 
+def test_brokers_whose_sessions_ended_with_zookeeper_did_not_freeze(tmp_path: Path) -> None:
+    rows = [led(10, 102, one, one) for one in (1, 2)]
+    rows += [led(102, None, 3, one) | {"leader_epoch": 10} for one in (1, 2)]
+    events = [event(100 + one / 10, f"broker-{one}", "session_expired") for one in (1, 2, 3)]
+    away = [absence(one, "fenced", 100, 103) for one in (1, 2)]
+
+    [found] = find(case(tmp_path, leadership=rows, events=events, away=away, kraft=False))
+
+    assert found.explanation.startswith(
+        "Their leaders (brokers 1, 2) were without a session with ZooKeeper until they registered"
+        " anew."
+    )
+
+
 @pytest.mark.parametrize(("end", "severity"), [(130, "medium"), (130.001, "high")])
 def test_a_failover_may_take_as_long_as_sessions_do(
     end: float, severity: str, tmp_path: Path

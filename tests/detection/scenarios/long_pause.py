@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
+from forensics.detection.shared.process_stalls import look_at_machine
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, Row, absence, case, event, logs
 from tests.detection.scenarios import Scenario, from_logs
@@ -76,6 +77,23 @@ GC = {
     "broker-1/server.log": "[2026-11-18 11:24:00,000] INFO [KafkaServer id=1] started"
     " (kafka.server.KafkaServer)\n",
 }
+
+
+def slept(used: str) -> Callable[[Path], DetectionContext]:
+    """Let a collection of 20 s use so much processor time."""
+    lines = "".join(
+        f"[2026-11-18T11:24:42.957+0000][gc{more}] GC(15) {text}\n"
+        for more, text in (
+            (
+                "          ",
+                "Pause Young (Normal) (G1 Evacuation Pause) 206M->151M(267M) 20021.523ms",
+            ),
+            (",cpu      ", used),
+        )
+    )
+    return from_logs({**GC, "broker-1/kafkaServer-gc.log": lines})
+
+
 PAUSED = Span(
     "paused", 100 * SECOND, 114 * SECOND,
     [{"file": "broker-2/server.log", "line": 7, "text": "lost", "rule": None, "at": 114 * SECOND}],
@@ -207,6 +225,30 @@ SCENARIOS = [
             *collected([900], 10), *collected([903], 10, "broker-2"),
         ]),
         [{"brokers": [1, 2], "measures": {"host": True}}],
+    ),
+    Scenario(
+        NAME, "fires", "a collection that did not get to run: the machine, not the heap",
+        slept("User=0.01s Sys=0.00s Real=20.02s"),
+        [{
+            "actions": look_at_machine("broker-1", knows_collector=True, starved=True),
+            "measures": {"longest_ms": 20_021, "ways": {"starved": 1}},
+        }],
+    ),
+    Scenario(
+        NAME, "boundary", "a collection that worked all the time on one processor",
+        slept("User=17.90s Sys=2.10s Real=20.02s"), [{"measures": {"ways": {"jvm": 1}}}],
+    ),
+    Scenario(
+        NAME, "fires", "a collection of JVM 8 that did not get to run",
+        from_logs({
+            "broker-1/kafkaServer-gc.log": "2026-06-10T12:00:00.123+0000: 86412.345: [Full GC"
+            " (Ergonomics) [PSYoungGen: 10720K->0K(141824K)] 179150K->21211K(312832K), 21.0741209"
+            " secs] [Times: user=0.22 sys=0.00, real=21.07 secs]\n",
+            "broker-1/server.log": "[2026-06-10 11:00:00,000] INFO starting"
+            " (kafka.server.KafkaServer)\n[2026-06-10 13:00:00,000] INFO [KafkaServer id=1] started"
+            " (kafka.server.KafkaServer)\n",
+        }),
+        [{"measures": {"ways": {"starved": 1}}}],
     ),
     Scenario(NAME, "boundary", "two seconds", gc([900]), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "just less than two", gc([900], 1.999)),

@@ -48,6 +48,17 @@ SCENARIOS = [
         from_logs({"orders-svc/client.log": LINE}),
         [{"severity": "medium", "clients": ["orders-svc"], "measures": {"how": "fatal"}}],
     ),
+    Scenario(
+        NAME, "fires", "one fencing that librdkafka tells as one of the transaction and as its own",
+        from_logs({
+            "app-pay/client.log": "%1|1795164536.056|TXNERR|app-pay#producer-1| [thrd:main]: Fatal"
+            " transaction error: Failed to add partitions to transaction: Local: This instance has"
+            " been fenced by a newer instance (_FENCED)\n"
+            "%0|1795164536.056|FATAL|app-pay#producer-1| [thrd:main]: Fatal error: Local: This"
+            " instance has been fenced by a newer instance: Failed to add partitions\n",
+        }),
+        found("low", "fenced", times=1),
+    ),
     Scenario(NAME, "fires", "one that failed for good", client(failed(100)),
              found("medium", "fatal", times=1)),
     Scenario(

@@ -64,6 +64,13 @@ SCENARIOS = [
         of(changed(), changed(101), refused(112)),
         [{"title": RAISED}],
     ),
+    Scenario(
+        NAME, "fires", "a setting that lists very much is cut in the title",
+        of(changed(detail="leader.replication.throttled.replicas to " + ",".join(["10:2"] * 200)),
+           refused(112)),
+        [{"title": "Changed shortly before: leader.replication.throttled.replicas to "
+          + "10:2," * 15 + "10:…, 12 s before writes to t were refused (NOT_ENOUGH_REPLICAS)"}],
+    ),
     Scenario(NAME, "boundary", "ten minutes before", of(changed(), refused(700)), [{}]),
     Scenario(NAME, "boundary", "earlier than that", of(changed(), refused(701))),
     Scenario(NAME, "quiet", "the cluster was new",

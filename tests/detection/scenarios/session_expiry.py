@@ -71,7 +71,7 @@ LINES = {
 }
 
 
-def together(*seconds: float) -> Callable[[Path], DetectionContext]:
+def together(*seconds: float, silence: Sequence[Row] = ()) -> Callable[[Path], DetectionContext]:
     """Let brokers 1, 2 and 3 lose a session, one at each moment; they register again."""
     files = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
     rows = [
@@ -82,10 +82,43 @@ def together(*seconds: float) -> Callable[[Path], DetectionContext]:
             event(second + 2, f"broker-{one}", "broker_registered", broker=one),
         )
     ]
-    return partial(case, files=files, events=rows, kraft=False)
+    return partial(case, files=files, events=[*silence, *rows], kraft=False)
+
+
+def unanswered(*seconds: float, lasted_ms: int = 6_000) -> list[Row]:
+    """Let each of the brokers say at one moment for how long ZooKeeper did not answer."""
+    return [
+        event(second, f"broker-{one}", "zookeeper_disconnected", duration_ms=lasted_ms)
+        for one, second in enumerate(seconds, 1)
+    ]
 
 
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "ZooKeeper froze: from the last answer that any of them had",
+        together(100, 100.1, 101, silence=[*unanswered(76, 77, 76.5), *unanswered(87, 88, 87.5)]),
+        [{
+            "begin": 71_000_000,
+            "title": "3 brokers lost their sessions with ZooKeeper together after 29.0 s without "
+            "an answer",
+            "doubts": [],
+        }],
+    ),
+    Scenario(
+        NAME, "boundary", "all write again only as they wake: a pause of their host is as likely",
+        together(100, 100.1, 101, silence=unanswered(99.9, 99.9, 99.9, lasted_ms=30_000)),
+        [{
+            "begin": 69_900_000,
+            "doubts": ["A pause of the host that all of these brokers share looks the same."],
+        }],
+    ),
+    Scenario(
+        NAME, "boundary", "a long time without an answer is told once",
+        together(140, 140.1, 141, silence=[
+            row for second in range(76, 140, 9) for row in unanswered(*[second] * 3)
+        ]),
+        [{"begin": 70_000_000, "measures": {"kind": "common"}}],
+    ),
     Scenario(
         NAME, "fires", "most brokers at once: ZooKeeper", together(100, 100.1, 103),
         [{"severity": "medium", "brokers": [1, 2, 3], "measures": {"kind": "common"}}],

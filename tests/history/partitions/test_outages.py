@@ -343,6 +343,23 @@ def test_an_outage_lasts_while_all_who_may_have_led_were_away(tmp_path: Path) ->
     assert ends == [100, 112, 130]
 
 
+def test_epochs_without_a_leader_that_follow_each_other_are_one_outage(tmp_path: Path) -> None:
+    """All brokers stop: nobody tells when the last epoch began, and no line says it ended."""
+    stops = [away(one, "controlled", 103) for one in (1, 2, 3)]
+    last = unseen(-1, 3, started_before=105 * SECOND, ended="open")
+    epochs = [epoch(1, 0, 104, leader_epoch=1), known(-1, 2, 104, 104.5), last]
+
+    assert [row[1:4] for row in found(tmp_path, epochs, *stops)] == [(103, None, "leader_stopped")]
+
+
+def test_between_epochs_without_a_leader_somebody_may_have_led(tmp_path: Path) -> None:
+    stops = [away(one, "controlled", 110) for one in (1, 2, 3)]
+    last = unseen(-1, 4, started_before=112 * SECOND, ended="open")
+    epochs = [epoch(1, 0, 104, leader_epoch=1), known(-1, 2, 104, 104.5), last]
+
+    assert [row[1:3] for row in found(tmp_path, epochs, *stops)] == [(104, 104.5)]
+
+
 @pytest.mark.parametrize(
     ("kind", "begin", "gap"),
     [
