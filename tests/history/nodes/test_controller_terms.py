@@ -340,7 +340,7 @@ def void(uncertainty_ms: float) -> DeposedControllers:
     rows = [FIRST, SECOND_ONE, gives_up(15, "broker-1")]
     terms = find_terms(rows)
     deposed = find_deposed(terms, TermEvents(rows))
-    return DeposedControllers.from_terms(deposed, terms, Clocks({}, {}, (), models))
+    return DeposedControllers.from_terms(deposed, Clocks({}, {}, (), models))
 
 
 def test_what_a_deposed_controller_decides_is_void() -> None:
@@ -359,7 +359,7 @@ def test_clocks_that_are_not_known_make_nothing_void() -> None:
     assert not void(4000).include(row, row["at"])
     deposed = ControllerTerm("broker-1", 1, Span("deposed", 9 * SECOND, 15 * SECOND))
     terms = find_terms([FIRST, SECOND_ONE])
-    assert DeposedControllers.from_terms([deposed], terms, NO_CLOCKS).times == {}
+    assert DeposedControllers.from_terms([deposed], NO_CLOCKS).times == {}
 
 
 def asks(second: float, to: str, epoch: int, *, before: str, node: str = "controller-2") -> Row:
