@@ -32,7 +32,8 @@ _TRACE = (
 _CONTINUATION_PROBE = 200
 # Colours before the text of a line are ignored.
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
-_OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
+# Text in UTF-16 behind other text begins with a zero byte.
+_OUTSIDE = r"""^(?:[^\x00-\x20)\]}"]|\x00)"""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -268,7 +269,8 @@ def find_strays(data: Bytes, starts: Offsets, ends: Offsets) -> Flags:
     """
     strays = np.zeros(len(starts), np.bool_)
     first = data[starts]
-    maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
+    begins = ((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE) | (first == 0)
+    maybe = np.flatnonzero(begins)
     if not len(maybe):
         return strays
     until = np.minimum(ends[maybe], starts[maybe] + _CONTINUATION_PROBE)

@@ -120,7 +120,7 @@ def describe_unread_errors(run: RunOutput) -> str:
     found = list_unread_errors(run)
     number = sum(int(one.measures.get("errors") or 0) for one in found)
     names = sorted({str(one.measures.get("node")) for one in found})
-    of = join_names(names, MAX_TOLD)
+    of = shorten_names(join_names(names, MAX_TOLD))
     return f"{count(number, 'error message')} of {of} that no rule reads" if found else ""
 
 

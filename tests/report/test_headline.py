@@ -197,10 +197,10 @@ def test_a_clear_day_says_what_it_rests_on(quiet: Path) -> None:
 @pytest.mark.parametrize(
     ("verdict", "fatal", "says"),
     [
-        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker-2 "
+        ("clear", 0, ("No incident that rules know in these logs, but 3 error messages of broker 2 "
          "that no rule reads")),
         ("cannot_tell", 1, ("Cannot tell: no incident that rules know, but 3 error messages of "
-         "broker-2 that no rule reads, some at FATAL")),
+         "broker 2 that no rule reads, some at FATAL")),
     ],
 )  # fmt: skip
 def test_errors_that_no_rule_reads_are_said(

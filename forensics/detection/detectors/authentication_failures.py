@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.client_connections import REFUSED
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.oversize_requests import RECEIVE_ERROR, is_request_size
+from forensics.lib.sessionize import sessions
+from forensics.lib.text_format import join_names, natural_key
+from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "authentication-failures"
@@ -26,7 +32,8 @@ _ERRORS = (
     "_AUTHENTICATION",
     "_SSL",
 )
-_CONNECTION_FAILED = "connection_failed"
+_CONNECTION_FAILED, _BY_BROKERS = "connection_failed", "authentication_failed"
+_MOST_NAMED, _MOST_LINES = 5, 40
 _TLS = re.compile(r"(?i)ssl|tls|handshake|certificate|pkix")
 _SIZE = re.compile(r"size = (\d{1,18})\b")
 # What follows an address: the channel, the port.
@@ -39,12 +46,41 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     kind, error = pc.field("kind"), pc.field("error")
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
+    where |= (kind == "client_disconnected") & pc.match_substring_regex(pc.field("detail"), REFUSED)
     where |= (kind == _CONNECTION_FAILED) & pc.match_substring(error, RECEIVE_ERROR)
     by, columns = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
     gap = limits["gap"]
-    for session in find_sessions(context, where, by, gap, columns, keep=_simplify_address):
+    found = find_sessions(context, where, by, gap, columns, keep=_simplify_address)
+    for session in _join_brokers(found, gap):
         if session.subject[0] != _CONNECTION_FAILED or session.count >= limits["least"]:
             yield _finding(context, session)
+
+
+def _join_brokers(found: Iterable[EventSession], gap: float) -> Iterator[EventSession]:
+    """Join what several brokers refused to one address at a time: who is refused asks the next."""
+    told: dict[str, list[EventSession]] = defaultdict(list)
+    for session in found:
+        kind, _, _, address = session.subject
+        if kind == _BY_BROKERS and address:
+            told[address].append(session)
+        else:
+            yield session
+    for address, own in sorted(told.items()):
+        own.sort(key=lambda one: (one.begin, str(one.subject[1])))
+        for group in sessions(own, lambda one: one.begin, gap * SECOND, lambda one: one.end):
+            nodes = sorted({str(one.subject[1]) for one in group}, key=natural_key)
+            counts: dict[str, Counter[Any]] = defaultdict(Counter)
+            for one in group:
+                for column, values in one.value_counts.items():
+                    counts[column] += values
+            yield EventSession(
+                (_BY_BROKERS, join_names(nodes, _MOST_NAMED), None, address),
+                group[0].begin,
+                max(one.end for one in group),
+                sum(one.count for one in group),
+                sorted((row for one in group for row in one.first), key=by_time)[:_MOST_LINES],
+                dict(counts),
+            )
 
 
 def _simplify_address(row: Row) -> bool:
@@ -78,7 +114,7 @@ def _address(value: str | None) -> str | None:
 def _finding(context: DetectionContext, session: EventSession) -> Finding:
     kind, node, client, address = session.subject
     mechanism = _mechanism(session)
-    is_client = kind not in ("authentication_failed", "peer_unauthenticated", _CONNECTION_FAILED)
+    is_client = kind not in (_BY_BROKERS, "peer_unauthenticated", _CONNECTION_FAILED)
     name = (client or node or "unknown") if is_client else (address or "an unknown address")
     limits = context.limits[NAME]
     details = [text for text in session.values("detail") if text]
@@ -130,14 +166,14 @@ def _title(session: EventSession, name: str, node: str, mechanism: str) -> str:
     how = "the TLS handshake" if mechanism == "ssl" else "authentication"
     if kind == "peer_unauthenticated":
         return f"{node} and its cluster's node at {name} failed {times} in {how}"
-    by = f" by {node}" if kind == "authentication_failed" else ""
+    by = f" by {node}" if kind == _BY_BROKERS else ""
     return f"{name} was refused {times}{by} in {how}"
 
 
 def _doubts(kind: str) -> list[str]:
     if kind == _CONNECTION_FAILED:
         return ["A port scanner or a health check does the same, and no client is concerned."]
-    if kind == "authentication_failed":
+    if kind == _BY_BROKERS:
         return ["Several clients behind one address (a proxy, one host) count as one."]
     return []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -11,12 +13,14 @@ from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.client_connections import (
+    REFUSED,
     broker_of_connection,
     find_unreachable_addresses,
     is_up,
 )
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.oversize_requests import find_oversize_requests
+from forensics.history.partitions.observations import has_moment_between
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -33,6 +37,7 @@ _KINDS = (
 # end those).
 _CLOSING = re.compile(r"(?i)terminating|_DESTROY|handle destroyed")
 _IDLE = re.compile(r"Disconnected \(after (\d{5,})ms in state UP")
+_REFUSED = re.compile(REFUSED)
 _WORDS = {
     "client_timeout": "requests timed out",
     "client_connect_timeout": "connections timed out",
@@ -65,16 +70,21 @@ class _KnownCauses:
             for node in address.nodes
         }
         self._oversize = find_oversize_requests(context)
+        self._refused = _read_refusals(context)
 
     def keep(self, row: Row) -> bool:
         """Return True for a disconnect that nothing else explains."""
         number, detail = row["broker"], row["detail"] or ""
         if number is not None and number < 0:
             return False
-        if _CLOSING.search(detail) or _IDLE.search(detail):
+        if any(known.search(detail) for known in (_CLOSING, _IDLE, _REFUSED)):
             return False
         broker = broker_of_connection(number)
         if (row["node"] or "", broker) in self._unreachable:
+            return False
+        # A broker ends the connection of whom it refuses; that has a finding of its own.
+        refused = self._refused.get((row["node"], row["client"]), ())
+        if has_moment_between(refused, row["at"] - SECOND, row["at"] + SECOND):
             return False
         return not self._is_away(broker, row["at"])
 
@@ -95,6 +105,15 @@ class _KnownCauses:
             and session.begin <= oversize.session.end + self._near
             for oversize in self._oversize
         )
+
+
+def _read_refusals(context: DetectionContext) -> dict[tuple[Any, Any], list[int]]:
+    """Return when each client failed to prove who it is."""
+    moments: dict[tuple[Any, Any], set[int]] = defaultdict(set)
+    where = (pc.field("kind") == "client_authentication_failed") & pc.field("ts").is_valid()
+    for row in context.each("events", where, ["node", "client", "ts", "file", "line"]):
+        moments[row["node"], row["client"]].add(row["at"])
+    return {name: sorted(own) for name, own in moments.items()}
 
 
 def _finding(context: DetectionContext, session: EventSession, *, is_oversize: bool) -> Finding:

@@ -30,6 +30,45 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         odd_zone = row["zone_shift_minutes"] != 0 and len(zones) > 1
         if row["anchors"] and (abs(offset) > threshold or odd_zone):
             yield from _finding(context, row)
+        elif row["anchors"] and uncertainty >= context.limits[NAME]["medium"] * 1000:
+            yield from _unknown_finding(context, row)
+
+
+def _unknown_finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Finding]:
+    """Build the finding on a clock that no offset, drift or few steps explain."""
+    node, uncertainty, limits = row["node"], row["uncertainty_ms"], context.limits[NAME]
+    lines = _find_examples(context, row)
+    if not lines:
+        return
+    broker = broker_id(node)
+    yield context.finding(
+        NAME,
+        limits["large"],
+        f"The clock of {node} cannot be told: its times may be wrong by {_seconds(uncertainty)}",
+        lines[0]["at"],
+        lines[-1]["at"],
+        lines,
+        confidence=("confirmed", f"{row['anchors']} changes that other nodes log too disagree"),
+        brokers=[] if broker is None else [broker],
+        measures={
+            "offset_ms": row["offset_ms"], "kind": "unknown", "node": node,
+            "zone_shift_minutes": row["zone_shift_minutes"], "uncertainty_ms": uncertainty,
+        },
+        explanation=f"The same changes, numbered by Kafka, stand in the log of {node} now earlier"
+        " and now later than in the logs of other nodes, and nothing steady explains by how much:"
+        f" its clock was set several times, or is not kept at all. What is dated by {node} alone"
+        " (when it stopped, started, lost or took partitions) may be wrong by as much, and so may"
+        " be how long it lasted; what other nodes tell of it has their times.",
+        actions=[
+            f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?",
+            _WHEN_SET.format(quote(node)),
+            _SLEW,
+        ],
+        why=f"known to {uncertainty} ms only; from {limits['medium']} s on times mislead",
+        doubts=[
+            "Log lines that were written late, by a busy host, push a clock's offset by as much."
+        ],
+    )  # fmt: skip
 
 
 def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Finding]:
@@ -78,6 +117,9 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
     )
 
 
+_WHEN_SET = (
+    "journalctl -u chronyd -u ntpd -u systemd-timesyncd   # on the host of {}: when was it set?"
+)
 _SLEW = "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments."
 
 

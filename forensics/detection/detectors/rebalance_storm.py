@@ -15,6 +15,9 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.client_settings import ClientStart, read_client_starts
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.process_stalls import MEMBER_UUID
+from forensics.lib.node_ids import whole_client
+from forensics.lib.text_format import join_names, times_text
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
@@ -22,7 +25,7 @@ NAME = "rebalance-storm"
 NEEDS = LogRequirements(("broker", "client"))
 _SERVERS = ("group_rebalancing", "group_epoch_bumped")
 _MEMBERS = ("group_joined",)
-_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "detail", "count", "topic", "partition")
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "client", "detail", "count", "topic", "partition")
 # Parts of the reason that a coordinator or a member gives; the first that fits counts.
 _REASONS = (
     ("poll timeout", "poll_expired"),
@@ -58,6 +61,7 @@ _REASON_OF_KIND: Mapping[str, str] = {
     "commit_failed": "",
     "partitions_lost": "",
 }
+_POLL_EXPIRED = "group_poll_expired"
 # Kinds that members log themselves.
 _CLIENT_KINDS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
 # A session distinguishes so many values of a column.
@@ -193,13 +197,29 @@ def _add_other_events(context: DetectionContext, storms: Sequence[_Storm]) -> No
         by_group[storm.group].append(storm)
     if not by_group or not context.visibility.has_kinds(*_REASON_OF_KIND):
         return
-    where = pc.field("kind").isin(list(_REASON_OF_KIND)) & pc.field("group").isin(sorted(by_group))
+    kind, group = pc.field("kind"), pc.field("group")
+    where = kind.isin(list(_REASON_OF_KIND)) & group.isin(sorted(by_group))
+    # librdkafka does not name the group that it leaves.
+    groups = _groups_of_clients(context)
+    where |= (kind == _POLL_EXPIRED) & group.is_null() & pc.field("client").is_valid()
     slack = round(context.limits[NAME]["near"] * SECOND)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
-        own = by_group[row["group"]]
+        own = by_group.get(row["group"] or groups.get(whole_client(row["client"]), ""), [])
         index = bisect_right([storm.session.begin for storm in own], row["at"] + slack) - 1
         if index >= 0 and row["at"] <= own[index].session.end + slack:
             own[index].add(row)
+
+
+def _groups_of_clients(context: DetectionContext) -> dict[str, str]:
+    """Return the group of each client whose id members of one group alone have."""
+    if not context.visibility.has_kinds(_POLL_EXPIRED):
+        return {}
+    kinds = ["group_member_left", "group_member_joining", "group_member_failed"]
+    where = pc.field("kind").isin(kinds) & pc.field("member").is_valid()
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in context.each("events", where & pc.field("group").is_valid(), ["member", "group"]):
+        found[MEMBER_UUID.sub("", row["member"])].add(row["group"])
+    return {client: min(groups) for client, groups in found.items() if len(groups) == 1}
 
 
 def _count_coordinator_moves(context: DetectionContext, storms: Sequence[_Storm]) -> None:
@@ -270,12 +290,14 @@ def _finding(context: DetectionContext, storm: _Storm) -> Finding:
     named = {name: sorted({one.values[name] for one in members if name in one.values})
              for name in _MEMBER_SETTINGS}  # fmt: skip
     shown = [one.lines[name] for one in members[:_TWICE] for name in named if name in one.lines]
+    again = _started_again(context, storm, members)
+    shown += [one.line for starts in again.values() for one in starts[:_TWICE]]
     evidence = [*session.first, *storm.lines, *shown]
     return context.finding(
         NAME,
         _severity(context, storm, cause),
         f"Group {storm.group} rebalanced {storm.rebalances} times in {session.seconds:g} s: "
-        f"{_CAUSES[cause][0]}",
+        f"{_CAUSES[cause][0]}{_say_started(again)}",
         session.begin,
         session.end,
         evidence,
@@ -292,9 +314,11 @@ def _finding(context: DetectionContext, storm: _Storm) -> Finding:
             "partitions_lost": storm.events["partitions_lost"],
             "coordinator_moves": storm.moves,
             "settings": {name: values for name, values in named.items() if values},
-        },
+        }
+        | ({"started": {name: len(own) for name, own in again.items()}} if again else {}),
         explanation=f"{_CAUSES[cause][1]} {_COST}",
         actions=[
+            *([_WHY_AGAIN.format(join_names([quote(name) for name in again]))] if again else []),
             context.commands.group_members(storm.group),
             _CAUSES[cause][2].format(quote(storm.group)),
             *_membership_advice(context, cause, named),
@@ -311,6 +335,33 @@ def _read_members(context: DetectionContext, group: str) -> list[ClientStart]:
     """Return the starts of consumers that named this group in their settings."""
     starts = read_client_starts(context).values()
     return [one for every in starts for one in every if one.values.get("group.id") == group]
+
+
+def _started_again(
+    context: DetectionContext, storm: _Storm, members: Sequence[ClientStart]
+) -> dict[str, list[ClientStart]]:
+    """Return the nodes that started a consumer of one id over and over, most often first.
+
+    Several consumers of one process have ids of their own; a deploy starts each twice at most.
+    """
+    limits = context.limits[NAME]
+    slack = round(limits["near"] * SECOND)
+    starts: dict[tuple[str, str], list[ClientStart]] = defaultdict(list)
+    for one in members:
+        is_meanwhile = storm.session.begin - slack <= one.line["at"] <= storm.session.end + slack
+        if one.node and one.has_id and is_meanwhile:
+            starts[one.node, one.client].append(one)
+    ranked = sorted(starts.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+    found: dict[str, list[ClientStart]] = {}
+    for (node, _), own in ranked:
+        if len(own) >= limits["failures"]:
+            found.setdefault(node, sorted(own, key=lambda one: by_time(one.line)))
+    return found
+
+
+def _say_started(again: Mapping[str, Sequence[ClientStart]]) -> str:
+    said = [f"{name} was started {times_text(len(starts))}" for name, starts in again.items()]
+    return f"; {join_names(said, 2)}" if said else ""
 
 
 def _membership_advice(
@@ -357,6 +408,10 @@ _USE_COOPERATIVE = (
 _USE_STATIC = (
     "With a group.instance.id for each instance a member that is back within session.timeout.ms "
     "causes no rebalance."
+)
+_WHY_AGAIN = (
+    "Find out why {} ends and is started again: its last lines before each start, its exit code, "
+    "the kernel's log of its host."
 )
 _COST = (
     "While a group rebalances its members read little or nothing, and what they had not committed "

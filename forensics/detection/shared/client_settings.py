@@ -33,6 +33,11 @@ class ClientStart:
         return self.values.get(_CLIENT) or self.node
 
     @property
+    def has_id(self) -> bool:
+        """Whether it has an id of its own."""
+        return bool(self.values.get(_CLIENT))
+
+    @property
     def is_producer(self) -> bool:
         """Whether it writes records: only producers have acks."""
         return "acks" in self.values

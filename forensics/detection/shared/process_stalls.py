@@ -304,7 +304,7 @@ def _frozen_consumers(
 
 def _start_of_member(context: DetectionContext, member: str, group: str) -> ClientStart | None:
     """Return the last start of the consumer that a member of a group is."""
-    client = _MEMBER.sub("", member)
+    client = MEMBER_UUID.sub("", member)
     starts = (
         one
         for own in read_client_starts(context).values()
@@ -330,7 +330,7 @@ def _read_lines_around(
 
 
 # Behind the client's id, the coordinator gives members a UUID.
-_MEMBER = re.compile(r"-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+MEMBER_UUID = re.compile(r"-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 _STARTS = ("client_setting_seen", "kafka_version", "process_clock")
 _REQUEST_TIMEOUT = re.compile(r"request timeout: (\d{1,9})ms")
 # Members of a KRaft quorum fetch at least that often.

@@ -56,6 +56,12 @@ LINE = (
     "(org.apache.kafka.common.network.Selector)\n"
 )
 
+RD_LINE = (
+    "%3|179517689{}.796|FAIL|app#producer-1| [thrd:sasl_plaintext://127.0.0.1:19002/bootstrap]: "
+    "sasl_plaintext://127.0.0.1:19002/bootstrap: SASL authentication error: Authentication failed "
+    "during authentication due to invalid credentials (after 308ms in state AUTH_REQ)\n"
+)
+
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a broker",
@@ -70,6 +76,18 @@ SCENARIOS = [
         NAME, "fires", "two addresses are two findings",
         cluster(*run(6), *run(6, make=lambda at: refused(at + 0.5, "/10.0.0.8:4711"))),
         [*found("medium", "sasl", "10.0.0.7", 6), *found("medium", "sasl", "10.0.0.8", 6)],
+    ),
+    Scenario(
+        NAME, "fires", "one address that several brokers refuse is one finding",
+        cluster(*run(3), *run(3, make=lambda at: {**refused(at + 0.3), "node": "b-2"})),
+        [{"title": "10.0.0.7 was refused 6 times by b-1, b-2 in authentication",
+          "measures": {"failures": 6, "told_by": "b-1, b-2"}}],
+    ),
+    Scenario(
+        NAME, "fires", "a client of librdkafka that no broker accepts",
+        from_logs({"app/client.log": "".join(RD_LINE.format(n) for n in range(6))}),
+        [{"severity": "medium", "clients": ["app#producer-1"],
+          "measures": {"mechanism": "sasl", "failures": 6}}],
     ),
     Scenario(NAME, "quiet", "TLS on a plain port", cluster(*run(6, make=stranger)),
              found("low", "tls_on_plain_port", "10.0.0.7", 6)),

@@ -57,6 +57,23 @@ SCENARIOS = [
           "measures": {"disconnects": 40, "duration_s": 390.0}}],
     ),
     Scenario(
+        NAME, "quiet", "brokers refuse its password",
+        client(*run(40, 10), *(
+            event(100.01 + 10 * n, "app", "client_authentication_failed", client="app", broker=2)
+            for n in range(40)
+        )),
+    ),
+    Scenario(
+        NAME, "boundary", "its password was refused, but long before",
+        client(*run(40, 10),
+               event(97, "app", "client_authentication_failed", client="app", broker=2)),
+        found("medium", 40),
+    ),
+    Scenario(
+        NAME, "quiet", "librdkafka says that it is refused",
+        client(*run(40, 10, detail="SASL authentication error: Authentication failed")),
+    ),
+    Scenario(
         NAME, "fires", "since its requests are too large",
         client(*run(40, 10), *(row for n in range(40) for row in (
             event(99.9 + 10 * n, "b-2", "connection_failed", broker=2,

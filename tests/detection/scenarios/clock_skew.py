@@ -51,6 +51,16 @@ SCENARIOS = [
           "measures": {"offset_ms": 37_000, "kind": "drift", "node": "broker-2"}}],
     ),
     Scenario(
+        NAME, "fires", "set to and fro: no offset explains it", clocks(-20_048, doubt=46_963),
+        [{"severity": "medium", "brokers": [2], "title": "The clock of broker-2 cannot be told: its"
+          " times may be wrong by 47.0 s", "measures": {"kind": "unknown", "node": "broker-2"}}],
+    ),
+    Scenario(
+        NAME, "boundary", "known to five seconds", clocks(0, doubt=5_000),
+        [{"severity": "medium", "measures": {"kind": "unknown"}}],
+    ),
+    Scenario(NAME, "boundary", "known to a little less", clocks(0, doubt=4_999)),
+    Scenario(
         NAME, "fires", "two logs of the same states, ten minutes apart",
         from_logs({"broker-1/server.log": states(1, 30), "broker-2/server.log": states(2, 40)}),
         [{"severity": "medium", "measures": {"kind": "drift"}}],

@@ -71,7 +71,58 @@ SETTINGS = [
     )
 ]  # fmt: skip
 
+
+def starts(count: int, client: str = "c-1") -> list[Row]:
+    """Let an application start a consumer of the group every 20 s."""
+    return [
+        event(95 + 20 * n, "app", "client_setting_seen", setting=name, value=value, offset=n)
+        for n in range(count)
+        for name, value in (("group.id", "report"), ("client.id", client.format(n)))
+    ]
+
+
+def of_crashes(*rows: list[Row]) -> Callable[[Path], DetectionContext]:
+    files = [logs("app", 500, role="client", records=9)]
+    return group(rebalances(12, details=[JOIN, HEARTBEAT]), stable(2), *rows, files=files)
+
+
+def expired(*groups: str) -> Callable[[Path], DetectionContext]:
+    """Let librdkafka leave without its group's name; its id is a member's in some groups."""
+    uuid = "237671d8-42c3-4ed9-a76e-3f329443ad9f"
+    left = [
+        event(90, "broker-1", "group_member_left", group=name, member=f"app-{uuid}")
+        for name in groups
+    ]
+    late = [
+        event(100 + 20 * n, "app", "group_poll_expired", client="app#consumer-1") for n in range(5)
+    ]
+    files = [logs("app", 500, role="client", records=9)]
+    return group(rebalances(10), stable(2), left, late, files=files)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "librdkafka's consumers that poll too late, by the ids of members",
+        expired("report"),
+        [{"severity": "medium", "clients": ["app"], "measures": {"cause": "poll_expired"}}],
+    ),
+    Scenario(
+        NAME, "boundary", "whose group it is cannot be told", expired("report", "other"),
+    ),
+    Scenario(
+        NAME, "fires", "a member that crashes and is started again is named",
+        of_crashes(starts(5)),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time; "
+                   "app was started 5 times", "measures": {"started": {"app": 5}}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a deploy starts a member twice", of_crashes(starts(2)),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a process with several consumers", of_crashes(starts(5, "c-{}")),
+        [{"title": "Group report rebalanced 12 times in 110 s: members are not heard of in time"}],
+    ),
     Scenario(
         NAME, "fires", "lines of a coordinator",
         from_logs(
