@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from forensics.history.clocks.anchors import (
     ANCHORS,
     PAIRS,
+    find_broker_anchors,
     find_group_anchors,
     pair_sightings,
     reduce_pair,
@@ -28,6 +29,7 @@ from forensics.history.clocks.model import (
     build_clock_rows,
 )
 from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
+from forensics.history.nodes.startup_windows import StartupWindows
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -380,6 +382,25 @@ def test_a_node_that_hangs_has_no_step(seed: int) -> None:
 
     assert {"none"} == {row["kind"] for row in found.rows}
     recovered(found, "b", right, SPAN)
+
+
+def let_in(second: float, node: str, kind: str, epoch: int | None = None) -> dict[str, Any]:
+    return {"node": node, "ts": round(second * SECOND), "kind": kind, "file": "f", "line": 1,
+            "telling": None, "broker": 4, "broker_epoch": epoch, "controller": None}  # fmt: skip
+
+
+def test_a_broker_that_two_controllers_let_in_ties_no_clocks() -> None:
+    """It was fenced meanwhile: its registration is the same one, the moment is not."""
+    once = [
+        let_in(1, name, "broker_registered", 7) for name in ("broker-1", "broker-3", "broker-4")
+    ]
+    once += [let_in(2, "broker-1", "broker_unfenced"), let_in(2.1, "broker-4", "process_started")]
+
+    def ties(rows: Sequence[dict[str, Any]]) -> set[float]:
+        return {row["delta"] for row in find_broker_anchors(rows, StartupWindows({}, {}))}
+
+    assert {0.0, -100.0} == ties(once)
+    assert {0.0} == ties([*once, let_in(92, "broker-3", "broker_unfenced")])
 
 
 # When two of four brokers saw the same states, in seconds, and how many milliseconds the first one
