@@ -75,6 +75,8 @@ from forensics.ingest.container_accounts import (
 from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import ReadPlan, estimate_text_bytes, plan_inputs
 from forensics.lib.arrow_io import (
+    is_any_of,
+    read_batches,
     read_events,
     release_arrow_memory,
     to_batches,
