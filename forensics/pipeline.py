@@ -33,11 +33,10 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     configured_patterns,
-    folder_of,
     make_event_finalizer,
     sum_ordered_accounts,
 )
-from forensics.events.file_parts import list_node_accounts
+from forensics.events.file_parts import folder_of, list_node_accounts
 from forensics.events.node_map import find_unused, parse_node_map
 from forensics.events.packs import (
     Pack,

@@ -23,6 +23,7 @@ from forensics.events.file_parts import (
     Placement,
     Writer,
     add_cuts,
+    folder_of,
     is_shared,
     main_writer,
     place_shared,
@@ -30,6 +31,7 @@ from forensics.events.file_parts import (
     server_of,
     settle_origins,
     split_file,
+    tell_clients_apart,
 )
 from forensics.events.layout_stretches import Stretch, add_stretches, stretch_rows
 from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
@@ -114,6 +116,7 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
         files[name].role, files[name].node = _role_and_node(
             name, writer, alone=alone, packed=packed and alone
         )
+    tell_clients_apart(files, writers)
     _name_by_heads(files)
 
 
@@ -161,11 +164,6 @@ def _role_and_node(
             own, folder = bool(above), above[-1] if above else ""
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
-
-
-def folder_of(name: str) -> str:
-    """Return the folder of a file, or the archive at whose top it lies."""
-    return name[: max(name.rfind("/"), name.rfind("!"), 0)]
 
 
 # Follows a number in the notes of a file.

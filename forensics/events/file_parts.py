@@ -7,9 +7,11 @@ node with all its lines; of a part that names several, only lines that name one 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +45,8 @@ from forensics.parsing.timestamps import NO_TIME
 _RARE = 200
 # Of one server, no more logs than that are put together in a file.
 _MAX_TURNS = 16
+# Of more, each with each is not compared.
+_MANY_CLIENTS = 400
 # So many cuts of a file are kept; what follows is one part.
 MAX_CUTS = 256
 # Where the time of a file falls back: the line, the times before and behind, and how many records,
@@ -50,6 +54,54 @@ MAX_CUTS = 256
 Cut = tuple[int, int, int, int, int, int]
 Writer = tuple[str, str]
 NodeRole = tuple[str | None, str | None]
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of a file, or the archive at whose top it lies."""
+    return name[: max(name.rfind("/"), name.rfind("!"), 0)]
+
+
+def tell_clients_apart(
+    files: Mapping[str, FileAccount], writers: Mapping[str, Writer | None]
+) -> None:
+    """Name clients by a folder further up where those of several have one name.
+
+    The folders of containers have the same name in all pods: `pods/shop-1/app/app/logs`.
+    """
+    groups: dict[str, dict[tuple[str, ...], list[FileAccount]]] = defaultdict(dict)
+    for name, file in files.items():
+        above = re.split(r"[/!]", folder_of(name))[::-1]
+        if file.role == "client" and file.node and file.node in above:
+            own = tuple(above[above.index(file.node) + 1 :])
+            groups[file.node].setdefault(own, []).append(file)
+    for folders in groups.values():
+        # The nearest folder above that is not the same for all.
+        for parts in zip(*folders, strict=False):
+            if len(set(parts)) > 1:
+                pairs = zip(parts, folders.values(), strict=True)
+                found = [(part, one) for part, own_files in pairs for one in own_files]
+                if _are_many(found, writers):
+                    for part, file in found:
+                        file.node = part
+                break
+
+
+def _are_many(
+    found: Sequence[tuple[str, FileAccount]], writers: Mapping[str, Writer | None]
+) -> bool:
+    """Whether files of different folders are of different clients: by their ids, or their times."""
+    if len(found) > _MANY_CLIENTS or not all(re.search("[A-Za-z]", part) for part, _ in found):
+        return False
+    for (part, one), (other_part, other) in combinations(found, 2):
+        ids = {writers.get(one.file), writers.get(other.file)}
+        if part == other_part or (len(ids) > 1 and None not in ids):
+            continue
+        is_copy = bool(set(one.heads.items()) & set(other.heads.items()))
+        begins = [at for at in (one.first, other.first) if at is not None]
+        ends = [at for at in (one.last, other.last) if at is not None]
+        if is_copy or len(begins) + len(ends) < 4 or max(begins) > min(ends):
+            return False
+    return True
 
 
 def add_cuts(total: FileAccount, account: Mapping[str, Any], base: int) -> None:

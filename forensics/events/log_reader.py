@@ -153,6 +153,8 @@ def _mask_secrets(records: pa.RecordBatch, probes: PatternSet | None) -> pa.Reco
 # A thread in brackets, before the message.
 _BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
 _LIKELY_SHARE = 0.3
+# Loggers are looked for in so many characters of a line.
+_NAMED_IN = 2000
 _MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
 _RUN = 12
 _MIN_NAMES = 3
@@ -201,6 +203,17 @@ class LayoutJudge:
                 read[run] = False
         return read
 
+    def proves(self, lines: pa.Array, kinds: npt.NDArray[np.uint8], followed: Flags) -> Flags:
+        """Say which lines a layout reads that ends with the logger, each by itself."""
+        read = np.zeros(len(lines), np.bool_)
+        for kind in np.unique(kinds[kinds > 0]).tolist():
+            rows = np.flatnonzero(kinds == kind)
+            some = lines.take(pa.array(rows))
+            for layout in self._groups[kind - 1]:
+                if layout.ends_with_logger:
+                    read[rows] |= self._fitting(some, layout, followed[rows])[0]
+        return read
+
     def count_known(self, lines: pa.Array, kinds: npt.NDArray[np.uint8]) -> int:
         """Count the messages and loggers in some records that rules know."""
         known = 0
@@ -235,6 +248,9 @@ class LayoutJudge:
             if "client" not in layout.template.fields and not layout.ends_with_logger:
                 held = pc.match_substring(pc.fill_null(texts, b""), THREAD)
                 fits &= ~held.to_numpy(zero_copy_only=False)
+        if layout.logger and fits.any() and self._name_loggers(lines.filter(pa.array(fits))):
+            # The layout of a program that has none: these are records of another layout in it.
+            fits[:] = False
         if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
             # Where the logger stands in front, any word could be taken for one.
             names = fields.field("logger").filter(pa.array(fits)).to_pylist()
@@ -254,6 +270,12 @@ class LayoutJudge:
             texts = fields.field("message").filter(pa.array(fits))
             messages = [text or b"" for text in texts.to_pylist()]
         return fits, messages
+
+    def _name_loggers(self, lines: pa.Array) -> bool:
+        """Return True if most of some lines name loggers of Kafka."""
+        texts = [line.decode("utf-8", "replace") for line in lines.to_pylist()]
+        named = sum(holds_logger(text[:_NAMED_IN], self.loggers) for text in texts)
+        return named >= _LIKELY_SHARE * len(texts)
 
     def _is_likely(self, text: str) -> bool:
         return "." in text.strip(".") or text in self.loggers

@@ -22,8 +22,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.file_accounts import KEPT_KINDS, FileAccount, folder_of
-from forensics.events.file_parts import list_node_accounts
+from forensics.events.file_accounts import KEPT_KINDS, FileAccount
+from forensics.events.file_parts import folder_of, list_node_accounts
 from forensics.lib.arrow_io import is_any_of, iter_rows, read_batches
 from forensics.lib.time_units import SECOND, TIMESTAMP
 from forensics.schemas import EVENTS, FACTS

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from forensics.events.file_accounts import FileAccount
 
 Span = tuple[int, int]
+Rows = npt.NDArray[np.int64]
 
 # How a layout is shown whose times have no date.
 _DATELESS = re.compile(r"%d\{(?:d{1,2}[:.]d{2}|[Hhk]{1,2}[:.]mm|ABSOLUTE)")
@@ -76,7 +79,7 @@ def place_undated(files: Iterable[FileAccount]) -> list[Placed]:
             _leave_lines_without_time(log)
     if not undated:
         return []
-    dated = [log for log in known if log.span is not None and not is_undated(log)]
+    dated = _Dated([log for log in known if log.span is not None and not is_undated(log)])
     placed = []
     for log in sorted(undated, key=lambda log: log.file):
         what = "date" if _lacks_date(log) else "year"
@@ -150,9 +153,73 @@ def _shift(log: FileAccount, shift: Shift, own: tuple[int, int, int] | None = No
         shift_account(one, shift, own)
 
 
-def _find_place(
-    log: FileAccount, what: str, dated: Collection[FileAccount]
-) -> tuple[int, str] | str:
+class _Dated:
+    """The logs that have dates, by their folders and the parts of logs there."""
+
+    def __init__(self, logs: Sequence[FileAccount]) -> None:
+        """Note the spans of logs, and which of two is the better witness."""
+        self._logs = logs
+        self._firsts, self._lasts = (
+            np.array([one.span[end] for one in logs if one.span], np.int64) for end in (0, 1)
+        )
+        by_size = sorted(range(len(logs)), key=lambda at: (_records(logs[at]), logs[at].file))
+        self._ranks = np.empty(len(logs), np.int64)
+        self._ranks[by_size] = np.arange(len(logs))
+        self._folders, self._stems = (
+            np.array([of(one.file) for one in logs], object) for of in (_folder, _stem)
+        )
+        self._of_folder: dict[str, tuple[Rows, Rows]] = {}
+
+    def around(self, file: str) -> tuple[Rows, Rows, Rows]:
+        """Return the other parts of a file's log, what lies beside it, and all the rest."""
+        folder = _folder(file)
+        if folder not in self._of_folder:
+            inside = self._folders == folder
+            self._of_folder[folder] = np.flatnonzero(inside), np.flatnonzero(~inside)
+        inside, others = self._of_folder[folder]
+        own = self._stems[inside] == _stem(file)
+        return inside[own], inside[~own], others
+
+    def overlapping(self, rows: Rows, span: Span, by: int) -> Rows:
+        """Return those of some logs that a span overlaps, if it is moved."""
+        begins, ends = self._firsts[rows] + _JITTER, self._lasts[rows] - _JITTER
+        return rows[(span[0] + by <= ends) & (span[1] + by >= begins)]
+
+    def best(self, rows: Rows) -> str:
+        """Return which of some logs tells the most."""
+        return self._logs[int(rows[np.argmax(self._ranks[rows])])].file
+
+    def nearest(self, rows: Rows, span: Span, by: int) -> tuple[int, str]:
+        """Return how far the nearest of some logs is from a span that is moved, and its name."""
+        away = np.maximum(self._firsts[rows] - span[1] - by, span[0] + by - self._lasts[rows])
+        away = np.maximum(away, 0)
+        nearest = int(away.min())
+        return nearest, min(self._logs[int(row)].file for row in rows[away == nearest])
+
+    def moves(self, rows: Rows, span: Span, what: str) -> Iterator[int]:
+        """Yield the moves that may bring a span to where some logs are."""
+        if not len(rows):
+            return
+        firsts, lasts = self._firsts[rows], self._lasts[rows]
+        if what == "date":
+            # Only days that some log is of are tried.
+            days: set[int] = set()
+            earliest, latest = (firsts - span[1]) // DAY - 1, (lasts - span[0]) // DAY + 1
+            latest = np.minimum(latest, earliest + _MOST_DAYS)
+            for first, last in set(zip(earliest.tolist(), latest.tolist(), strict=True)):
+                days.update(range(first, last + 1))
+            for day in sorted(days):
+                yield day * DAY
+            return
+        begin = to_datetime(span[0])
+        years = (to_datetime(int(edge)).year for edge in (firsts.min(), lasts.max()))
+        for year in range(next(years) - 1, next(years) + 2):
+            moved = _in_year(begin, year)
+            if moved is not None:
+                yield moved - span[0]
+
+
+def _find_place(log: FileAccount, what: str, dated: _Dated) -> tuple[int, str] | str:
     """Return how far a file is to be moved, and by what; or why nobody can tell."""
     span = log.span
     assert span is not None
@@ -161,34 +228,27 @@ def _find_place(
         if len(told) == 1:
             return told.pop(), "its lines that tell the time since 1970"
         return "its lines that tell the time since 1970 name several days"
-    folder, stem = _folder(log.file), _stem(log.file)
-    own = [one for one in dated if _folder(one.file) == folder and _stem(one.file) == stem]
-    beside = [one for one in dated if _folder(one.file) == folder and _stem(one.file) != stem]
-    others = [one for one in dated if _folder(one.file) != folder]
+    own, beside, others = dated.around(log.file)
     for around in (beside, others):
         moves = [
             by
-            for by in _moves(span, what, [*own, *around])
-            if any(_overlaps(span, by, one) for one in around)
-            and not any(_overlaps(span, by, one) for one in own)
+            for by in dated.moves(np.concatenate([own, around]), span, what)
+            if len(dated.overlapping(around, span, by))
+            and not len(dated.overlapping(own, span, by))
         ]
         if len(moves) == 1:
-            best = max(
-                (one for one in around if _overlaps(span, moves[0], one)),
-                key=lambda one: (one.counts["records"], one.file),
-            )
-            return moves[0], best.file
+            return moves[0], dated.best(dated.overlapping(around, span, moves[0]))
         if moves:
             return f"they fit on {count(len(moves), what.replace('date', 'day'))} of the logs there"
     near = [
         by
-        for by in _moves(span, what, own)
-        if min(_distance(span, by, one) for one in own) <= _LONGEST_REST
-        and not any(_overlaps(span, by, one) for one in own)
+        for by in dated.moves(own, span, what)
+        if dated.nearest(own, span, by)[0] <= _LONGEST_REST
+        and not len(dated.overlapping(own, span, by))
     ]
     if len(near) == 1:
-        best = min(own, key=lambda one: (_distance(span, near[0], one), one.file))
-        return near[0], f"{best.file}, which is a part of the same log"
+        nearest = dated.nearest(own, span, near[0])[1]
+        return near[0], f"{nearest}, which is a part of the same log"
     name = _name(log.file)
     return (
         "nothing there tells it; put the day into the file's name, such as"
@@ -196,26 +256,8 @@ def _find_place(
     )  # fmt: skip
 
 
-def _moves(span: Span, what: str, around: Collection[FileAccount]) -> Iterator[int]:
-    """Yield the moves that may bring a span to where other logs are."""
-    spans = [one.span for one in around if one.span is not None]
-    if not spans:
-        return
-    low, high = min(first for first, _ in spans), max(last for _, last in spans)
-    if what == "date":
-        # Only days that some log is of are tried.
-        days: set[int] = set()
-        for first, last in set(spans):
-            earliest, latest = (first - span[1]) // DAY - 1, (last - span[0]) // DAY + 1
-            days.update(range(earliest, min(latest, earliest + _MOST_DAYS) + 1))
-        for day in sorted(days):
-            yield day * DAY
-        return
-    begin = to_datetime(span[0])
-    for year in range(to_datetime(low).year - 1, to_datetime(high).year + 2):
-        moved = _in_year(begin, year)
-        if moved is not None:
-            yield moved - span[0]
+def _records(log: FileAccount) -> int:
+    return log.counts["records"]
 
 
 def _in_year(moment: datetime, year: int) -> int | None:
@@ -264,16 +306,6 @@ def _leave_lines_without_time(log: FileAccount) -> None:
 
 def _nearest_day(micros: int) -> int:
     return (micros + DAY // 2) // DAY * DAY
-
-
-def _overlaps(span: Span, by: int, other: FileAccount) -> bool:
-    first, last = other.span or (0, 0)
-    return span[0] + by <= last - _JITTER and span[1] + by >= first + _JITTER
-
-
-def _distance(span: Span, by: int, other: FileAccount) -> int:
-    first, last = other.span or (0, 0)
-    return max(first - span[1] - by, span[0] + by - last, 0)
 
 
 def _folder(name: str) -> str:

@@ -85,6 +85,7 @@ _BUNYAN = {10: "TRACE", 20: "DEBUG", 30: "INFO", 40: "WARN", 50: "ERROR", 60: "F
 # Numbers of seconds, milli-, micro- and nanoseconds since 1970 differ by their size: each range is
 # of the years 2001 to 2128.
 _EPOCHS = tuple((10**size, 5 * 10**size, 10.0 ** (15 - size)) for size in (9, 12, 15, 18))
+_NANOS = {"nanos", "timenanos", "timestampnanos"}
 _IGNORED_IN_KEYS = str.maketrans("", "", " ._-@#/$")
 _GUESSED_LEVELS = {"severity", "status"}
 _STORED_LINES = {"log", "textpayload", "logmessage", "logentry", "raw", "line"}
@@ -294,7 +295,7 @@ class ObjectReader:
     def _write_record(self, node: Mapping[str, Any], message: str, found: _Found) -> str | None:
         """Write the parts of a record as Kafka's own layout does; None if one is missing."""
         values = found.values
-        stamp = format_time(values.get("time"))
+        stamp = format_time(_with_nanos(values.get("time"), node))
         level = read_level(values["level"]) if "level" in values else _USUAL_LEVEL
         if stamp is None or level is None:
             return None
@@ -494,7 +495,9 @@ def read_moment(value: object) -> int | None:
             return _iso_micros(match)
         return _epoch_micros(float(value)) if _DIGITS.fullmatch(value) else None
     if isinstance(value, dict):
-        seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+        # As Log4j 2 writes it, and as Google's Timestamp is written.
+        seconds = value.get("epochSecond", value.get("seconds"))
+        nanos = value.get("nanoOfSecond", value.get("nanos", 0))
         # YAML that is read as text has them as digits.
         parts = [str(one) for one in (seconds, nanos) if _SHORT_NUMBER.fullmatch(str(one))]
         if len(parts) < len("sn") or int(parts[0]) >= _EPOCHS[0][1]:
@@ -503,6 +506,20 @@ def read_moment(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return _epoch_micros(value)
+
+
+def _with_nanos(value: object, node: Mapping[str, Any]) -> object:
+    """Put whole seconds and the nanoseconds that stand beside them together.
+
+    >>> _with_nanos(1795001518, {"timestampSeconds": 1795001518, "timestampNanos": 42})
+    {'epochSecond': 1795001518, 'nanoOfSecond': 42}
+    """
+    low, high, _ = _EPOCHS[0]
+    if type(value) is int and low <= value < high:
+        for key, nanos in node.items():
+            if fold_key(key) in _NANOS and type(nanos) is int and 0 <= nanos < 10**9:
+                return {"epochSecond": value, "nanoOfSecond": nanos}
+    return value
 
 
 def is_stamp(value: object) -> bool:

@@ -22,6 +22,9 @@ MAX_RECORD = 1 << 20
 # So much of a file decides if it has records at all; the same for every split size.
 HEAD_BYTES = 256 << 10
 
+# More lines than this are not looked at at once.
+MOST_LINES = 512 << 10
+
 _NEWLINE, _RETURN, _SPACE, _ESCAPE = 10, 13, 32, 27
 # The lines of a stack trace or of a dump of settings that are not indented, and how much of a line
 # is looked at.
@@ -32,7 +35,8 @@ _TRACE = (
 _CONTINUATION_PROBE = 200
 # Colours before the text of a line are ignored.
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
-_OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
+# Text in UTF-16 behind other text begins with a zero byte.
+_OUTSIDE = r"""^(?:[^\x00-\x20)\]}"]|\x00)"""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -261,6 +265,17 @@ def match_starts(
     return kinds
 
 
+def spread_rows(rows: Offsets, count: int) -> Offsets:
+    """Return so many of some rows, from all over them."""
+    chosen = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+    return rows if len(rows) <= count else rows[chosen]
+
+
+def is_crowded(text: bytes) -> bool:
+    """Return True if the lines of a text are shorter than those of any log."""
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE)) > MOST_LINES
+
+
 def find_strays(data: Bytes, starts: Offsets, ends: Offsets) -> Flags:
     """Mark lines that are not indented, close no bracket and belong to no stack trace.
 
@@ -268,7 +283,8 @@ def find_strays(data: Bytes, starts: Offsets, ends: Offsets) -> Flags:
     """
     strays = np.zeros(len(starts), np.bool_)
     first = data[starts]
-    maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
+    begins = ((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE) | (first == 0)
+    maybe = np.flatnonzero(begins)
     if not len(maybe):
         return strays
     until = np.minimum(ends[maybe], starts[maybe] + _CONTINUATION_PROBE)

@@ -89,7 +89,7 @@ _FORMS = (
         rf"(?P<mi>[0-5][0-9]):?(?P<s>[0-5][0-9])(?:[.,]?(?P<f>[0-9]{{1,9}}))?{_ZONE}\b",
     ),
     TimeForm(
-        "day-month-year", rf"{_WEEKDAY}{_D}[ /.-]{{1,2}}{_MONTH}[ /,-]{{1,2}}{_Y4}{_GAP}{_CLOCK}"
+        "day-month-year", rf"{_WEEKDAY}{_D}[ /.-]{{0,2}}{_MONTH}[ /,-]{{0,2}}{_Y4}{_GAP}{_CLOCK}"
     ),
     TimeForm(
         "day-month-short-year",

@@ -37,6 +37,7 @@ from forensics.report.finding_text import (
     describe_scope,
     is_open,
     shorten_names,
+    whole_seconds,
 )
 from forensics.report.incident_span import (
     clock_text,
@@ -449,7 +450,7 @@ def froze_text(finding: SavedFinding) -> str:
     if not isinstance(longest, int):
         return ""
     about = "about " if "about" in finding.title else ""
-    longest = round(longest, -3) if about else longest
+    longest = whole_seconds(round(longest / 1000, 1)) if about else longest
     if isinstance(times, int) and times > 1:
         return f"{times_text(times)}, up to {about}{duration(longest)}"
     return f"for {about}{duration(longest)}"

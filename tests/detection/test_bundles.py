@@ -129,6 +129,44 @@ def test_what_is_no_log_gives_no_warning(name: str, tmp_path: Path) -> None:
     assert all(one.to_row()["layout"] for one in documents)
 
 
+STARTING = (
+    "[2026-11-18 11:{at},000] INFO Registered `kafka:type=kafka.Log4jController` MBean"
+    " (kafka.utils.Log4jControllerRegistration$)\n"
+    "[2026-11-18 11:{at},000] INFO [KafkaRaftServer nodeId=3001] Kafka Server started"
+    " (kafka.server.KafkaRaftServer)\n"
+)
+ELECTED = (
+    "[2026-11-18 11:44:{at},000] INFO [QuorumController id={id}] Becoming the active controller"
+    " at epoch {epoch}, next write offset 1. (org.apache.kafka.controller.QuorumController)\n"
+)
+DISCONNECTED = (
+    "[2026-11-18 11:44:30,500] INFO [RaftManager id=3002] Node 3001 disconnected."
+    " (org.apache.kafka.clients.NetworkClient)\n"
+)
+
+
+def test_the_card_of_a_lost_controller_says_why_it_died(tmp_path: Path) -> None:
+    ended = {**bundles.OOM_KILLED, "finishedAt": '"2026-11-18T11:44:30Z"'}
+    files = {
+        "logs/kraftcontroller-0/controller.log": STARTING.format(at="44:01")
+        + ELECTED.format(at="10", id=3001, epoch=4)
+        + STARTING.format(at="46:00"),
+        "logs/kraftcontroller-1/controller.log": DISCONNECTED
+        + ELECTED.format(at="34", id=3002, epoch=5),
+        "pods/kraftcontroller-0.yaml": bundles.pod_yaml("kraftcontroller-0", ended=ended),
+        "pods/kraftcontroller-1.yaml": bundles.pod_yaml("kraftcontroller-1"),
+    }
+    bundles.write(tmp_path / "b", files)
+    run = run_archives([str(tmp_path / "b")], tmp_path / "out")
+    (lost, *others) = detect(run.tables, run.past).findings
+
+    assert "controller-lost" == lost.detector
+    assert "killed-process" not in {one.detector for one in others}
+    assert "was killed: memory had run out" in lost.explanation
+    assert "pods/kraftcontroller-0.yaml:" in lost.explanation
+    assert any("OOMKilled" in one["text"] for one in lost.evidence)
+
+
 @pytest.mark.parametrize("name", ["strimzi_report", "machines"])
 def test_the_trigger_is_the_kill_and_cites_it(name: str, tmp_path: Path) -> None:
     trigger = answer(name, tmp_path).trigger

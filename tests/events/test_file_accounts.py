@@ -184,6 +184,32 @@ def test_a_folder_called_logs_names_no_client() -> None:
     assert {node for node, _ in files.values()} == {"app-a", "app-b"}
 
 
+POD = "b.tgz!space/pods/{pod}/app/app/logs/current.log"
+
+
+@pytest.mark.parametrize(
+    ("ids", "lasts", "head", "expected"),
+    [
+        # other ids, or one id in two processes at once
+        (("client_x", "client_y"), (20, 20), {}, ["shop-1", "shop-2"]),
+        (("client_x", "client_x"), (20, 20), {}, ["shop-1", "shop-2"]),
+        # one id, at one time after the other, or a copy: nobody knows, and one client is enough
+        (("client_x", "client_x"), (9, 20), {}, ["app", "app"]),
+        (("client_x", "client_x"), (20, 20), {"512": "d1"}, ["app", "app"]),
+    ],
+)
+def test_clients_in_folders_of_one_name_are_named_by_their_pods(
+    ids: tuple[str, str], lasts: tuple[int, int], head: dict[str, str], expected: list[str]
+) -> None:
+    files = []
+    for number, (writer, last) in enumerate(zip(ids, lasts, strict=True), 1):
+        file = account(POD.format(pod=f"shop-{number}"), None, **{writer: 5})
+        file.first, file.last, file.heads = 10 * number - 9, last, dict(head)
+        files.append(file)
+
+    assert expected == [node for node, _ in named(*files).values()]
+
+
 def test_a_client_at_the_top_of_an_archive_is_named_by_its_id() -> None:
     assert named(account("logs/client.log", client_orders=2)) == {
         "logs/client.log": ("orders", "client")

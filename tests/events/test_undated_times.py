@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +12,12 @@ import pytest
 
 from forensics.events.file_accounts import FileAccount
 from forensics.events.undated_times import place_undated, settle_midnights
-from forensics.lib.time_units import SECOND, to_datetime
+from forensics.lib.time_units import DAY, SECOND, to_datetime
 from tests.ingest.sample_archives import write
 from tests.ingest.whole_runs import Run, read
 from tests.ingest.written_logs import PLAIN, Record, records_as
 
+MIDNIGHT = int(datetime(1976, 1, 1, tzinfo=UTC).timestamp()) * SECOND
 NO_DATE, NO_YEAR = "%H:%M:%S,%L", "%b %d %H:%M:%S,%L"
 
 
@@ -161,3 +164,24 @@ def test_lines_without_a_date_among_others_have_no_time() -> None:
 
     assert (day_of(log), log.gaps) == ("2026-11-18 11", [])
     assert "some of its times have no date" in log.notes[0]
+
+
+def test_many_logs_without_dates_are_placed_in_little_time() -> None:
+    """Each is compared with all others: in pure Python these took 6 seconds."""
+    day, files = 20_000 * DAY, []
+    for number in range(1_500):
+        dated = FileAccount(f"logs/d{number}/server.log")
+        dated.first, dated.last = day + number * SECOND, day + (3600 + number) * SECOND
+        undated = FileAccount(f"logs/u{number}/server.log")
+        undated.first, undated.last = MIDNIGHT, MIDNIGHT + 600 * SECOND
+        undated.forms, undated.layouts = Counter({"%d{dd:dd:dd}": 9}), Counter({"found": 9})
+        files += [dated, undated]
+    for file in files:
+        file.counts["records"] = 9
+    begun = time.process_time()
+
+    placed = place_undated(files)
+
+    assert time.process_time() - begun < 3
+    assert len(placed) == 1_500
+    assert {one.begins // DAY for one in placed} == {20_000}

@@ -352,6 +352,25 @@ PARTS: Mapping[str, Write] = {
     "serilog compact": each_record(lambda one: serilog(one, one.message, {}, "Class")),
     "serilog template": each_record(template),
     "mongod": each_record(mongod),
+    "seconds and nanoseconds": each_record(
+        lambda one: {
+            "severity": one.level,
+            "message": one.message,
+            "logger": one.logger,
+            "timestampSeconds": one.millis // 1000,
+            "timestampNanos": one.millis % 1000 * 10**6,
+        }
+    ),
+    "timestamp of parts": each_record(
+        lambda one: {
+            "job": "2026-11-18_03",
+            "logger": one.logger,
+            "message": one.message,
+            "thread": "22",
+            "severity": one.level,
+            "timestamp": {"seconds": one.millis // 1000, "nanos": one.millis % 1000 * 10**6},
+        }
+    ),
     "ecs": each_record(ecs),
     "ecs nested": each_record(
         lambda one: {

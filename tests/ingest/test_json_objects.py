@@ -193,6 +193,8 @@ def test_parts_make_a_record_if_none_would_break_it(
         (1795001518.423, 1795001518_423000),
         ({"epochSecond": 1795001518, "nanoOfSecond": 423111111}, 1795001518_423111),
         ({"epochSecond": 10**18, "nanoOfSecond": 0}, None),
+        ({"seconds": 1795001518, "nanos": 423111111}, 1795001518_423111),
+        ({"seconds": "1795001518"}, 1795001518_000000),
         (999999999999999999999999, None),
         (-1, None),
         (True, None),

@@ -95,6 +95,8 @@ def test_lines_that_look_like_nobodys_are_counted_among_the_later_ones() -> None
     )
     assert (7, 0) == strays(b"[12] hello\n" + trace)
     assert (9, 2) == strays(b"[12] hello\n" + trace + b"request 7 took 3 ms\n\xff\xfe?\n")
+    # what PowerShell appends to a file of other text
+    assert (3, 3) == strays(b"[12] hello\n" + "a\nb\n".encode("utf-16-le"))
 
 
 def test_what_comes_before_the_first_record_is_unknown_and_not_stray() -> None:

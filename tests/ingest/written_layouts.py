@@ -132,6 +132,12 @@ LAYOUTS: dict[str, Write] = {
     "zone": lambda r: r.tail(f"[{_iso(r)}+0000] {r.level} "),
     "T and Z": lambda r: r.tail(f"{r.written('%Y-%m-%dT%H:%M:%S')}.{r.millis}Z {r.level} "),
     "halves of a day": lambda r: r.tail(f"[{r.written('%m/%d/%Y %I:%M:%S %p')}] {r.level} "),
+    "date without separators, named month": lambda r: r.lead(
+        f"[{r.written('%d%b%Y %H:%M:%S')}.{r.millis}] [{r.thread}/{r.level}] [{r.logger}/]: "
+    ),
+    "brackets as the JVM's": lambda r: r.lead(
+        f"[{r.written('%Y-%m-%dT%H:%M:%S')}.{r.millis}+00:00][{r.level:<5}][{r.logger}] "
+    ),
     "names of months": lambda r: r.tail(f"{r.written('%b %d, %Y %I:%M:%S %p')} {r.level} "),
     "day first": lambda r: r.tail(f"{r.written('%d.%m.%Y %H:%M:%S')} {r.level} "),
     "two-digit year": lambda r: r.lead(
@@ -272,6 +278,7 @@ PREFIXES: dict[str, Callable[[int], str]] = {
     "journal, seconds": lambda n: f"{1795001518 + n}.423111 host-1 kafka[1234]: ",
     "syslog with a priority": _constant("<30>Nov 18 11:31:58 host-1 kafka[1234]: "),
     "syslog with counts": lambda n: f"{120 + n} <30>1 2026-11-18T11:31:58Z host-1 kafka 1 - - ",
+    "a time as of Go's": _constant("2026/11/18 11:31:58 [info] 812#831 "),
     "a log stream": _constant("2026-11-18T11:31:58 ecs/kafka/abc123 "),
     "padded labels": _constant('2026-11-18T11:31:58Z {app="kafka", pod="kafka-0"}   '),
     "a download": _constant("2026-11-18T11:31:58.423Z "),

@@ -139,6 +139,15 @@ def test_a_broker_froze_at_least_as_often_as_is_known(unclean: Path) -> None:
     assert headline(saved(unclean, lost)).startswith("Broker 3 lost its session 4 times; ")
 
 
+def test_a_freeze_is_as_long_in_the_headline_as_elsewhere(unclean: Path) -> None:
+    """13.497 s are 13.5 in tenths, of which everything else makes 14."""
+    measures = {"pauses": 1, "longest_ms": 13_497}
+    one = finding("F-1", "long-pause", "high", brokers=[3], measures=measures,
+                  title="broker-3 froze for about 14 s")  # fmt: skip
+
+    assert headline(saved(unclean, one)).startswith("Broker 3 froze for about 14 s; ")
+
+
 def test_a_headline_counts_what_it_has_no_room_for(unclean: Path) -> None:
     titles = ("a disk failed", "it was out of memory", "it was killed", "a port was taken")
     ends = (crash(f"F-{n}", n, 10_000 * n, title=f"Broker {n} ended: {title}; back later")

@@ -12,9 +12,12 @@ from forensics.detection.shared.controller_losses import (
     ControllerLoss,
     brokers_gone,
     describe_waiting,
+    ends_of_losses,
     loss_measures,
     runs_of_losses,
 )
+from forensics.detection.shared.process_ends import END_WORDS, rows_of
+from forensics.detection.shared.process_ends import quote as quote_end
 from forensics.lib.node_ids import broker_node
 from forensics.lib.text_format import join_names, quantity, times_text
 from forensics.run_output.findings import Finding
@@ -43,6 +46,7 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     first, last = losses[0], losses[-1]
     nodes = list(dict.fromkeys(loss.before.node for loss in losses))
     missing = _find_missing(context, losses)
+    ends = ends_of_losses(context, losses)
     vacant = f"{measures['vacant_s']:.1f} s without an active controller"
     title = (
         f"{first.before.node}, the active controller, {first.words.partition(',')[0]}: {vacant}"
@@ -56,11 +60,15 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         title,
         first.begin,
         last.ready_at,
-        [line for loss in losses for line in loss.evidence],
+        [*(line for loss in losses for line in loss.evidence), *rows_of(ends)],
         stated=all(loss.before.how in _STATED for loss in losses),
         brokers=sorted({loss.broker for loss in losses if loss.broker is not None}),
         measures={"node": first.before.node, "losses": len(losses), **measures},
         explanation=" ".join(loss.sentence for loss in losses[:_MAX_NAMED])
+        + "".join(
+            f" {end.node} {END_WORDS[end.reason].what}, by those who ran it: {quote_end(end.row)}."
+            for end in ends[:_MAX_NAMED]
+        )
         + f" Other controllers that were down then: {join_names(missing)}." * bool(missing)
         + describe_waiting(measures)
         + (_EXPLANATION if context.history.context.kraft else _ON_ZOOKEEPER),

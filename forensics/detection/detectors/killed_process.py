@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
+from forensics.detection.shared.controller_losses import ends_of_losses, runs_of_losses
 from forensics.detection.shared.process_ends import (
     END_WORDS,
     ProcessEnd,
@@ -27,7 +28,15 @@ _MAY_BE_A_BROKER = re.compile(r"kafka|broker|java", re.IGNORECASE)
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each pod, container or machine, and reason."""
     groups: dict[tuple[str, str], list[ProcessEnd]] = defaultdict(list)
+    told = {
+        id(end)
+        for run, is_churn in runs_of_losses(context)
+        if not is_churn
+        for end in ends_of_losses(context, [loss for loss in run if loss.lost_at is not None])
+    }
     for end in unattributed_ends(context):
+        if id(end) in told:
+            continue
         subject = end.row["subject"] or ""
         named = subject if " " in subject else f"machine of {end.row['file']}"
         groups[named, end.reason].append(end)

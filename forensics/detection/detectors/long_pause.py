@@ -141,7 +141,8 @@ def _title(
         return f"{', '.join(nodes[:_MAX_NAMED])}{more} froze together for {seconds_text(longest)}"
     # What only others, or its own late timers, tell begins at some time before.
     is_silence = max(run, key=lambda stall: stall.duration).source == "silence"
-    length = f"about {seconds_text(longest, 0)}" if is_silence else seconds_text(longest)
+    # From the tenths that `times` has: others round these.
+    length = f"about {seconds_text(round(longest, 1), 0)}" if is_silence else seconds_text(longest)
     times = f" {times_text(len(run))}, up to" if len(run) > 1 else " for"
     return f"{nodes[0]} froze{times} {length}"
 

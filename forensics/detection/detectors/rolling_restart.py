@@ -192,39 +192,43 @@ def _seconds(rows: Sequence[Row]) -> float:
 def _find_harm(context: DetectionContext, rolls: Sequence[Roll]) -> None:
     """Find how long partitions that lacked replicas had no leader, and which writes were refused.
 
+    Writes count from the stop that came too early until its broker is back and has caught up. An
+    outage counts if it began while that broker was away and with nobody else's crash or freeze.
     One pass over each table serves all rolls.
     """
     if not rolls:
         return
-    during = IntervalIndex(rolls, lambda roll: _span(context, roll.stops))
+    near = context.limits[NAME]["near"] * SECOND
+    hasty = [(roll, stop) for roll in rolls for stop in roll.stops if stop.late]
+    during = IntervalIndex(hasty, lambda pair: _span(pair[1], near))
     topics = in_topics(name.rpartition("-")[0] for roll in rolls for name in roll.late)
     blink = context.limits[NAME]["blink"] * SECOND
     for row in context.each("outages", topics):
         length = (row["ended_at"] or context.logs_end) - row["started_at"]
         name, start = partition_name(row), row["started_at"]
-        for roll in during.around(start, start) if length > blink else ():
-            if name in roll.late:
+        leader = row["previous_leader"] if row["leader"] is None else row["leader"]
+        for roll, stop in during.around(start, start) if length > blink else ():
+            is_away = start <= (stop.absence.end or start)
+            if name in stop.late and is_away and leader in {None, stop.absence.broker}:
                 roll.leaderless[name] += length
     where = topics & pc.field("error").isin(list(REFUSALS)) & pc.field("ts").is_valid()
     for row in context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"]):
         name = partition_name(row)
-        for roll in during.around(row["at"], row["at"]):
-            if name in roll.late:
-                roll.refused.append(row)
-                if len(roll.refused) > _MOST:
-                    # The first ones are shown, and until when it went on.
-                    roll.refused.sort(key=_by_place)
-                    del roll.refused[_SHOWN:-1]
+        met = [roll for roll, stop in during.around(row["at"], row["at"]) if name in stop.late]
+        for roll in {id(roll): roll for roll in met}.values():
+            roll.refused.append(row)
+            if len(roll.refused) > _MOST:
+                # The first ones are shown, and until when it went on.
+                roll.refused.sort(key=_by_place)
+                del roll.refused[_SHOWN:-1]
 
 
 def _by_place(row: Row) -> tuple[int, str, int]:
     return row["at"], row["file"], row["line"]
 
 
-def _span(context: DetectionContext, roll: Sequence[RollingStop]) -> tuple[int, int]:
-    first = next(stop for stop in roll if stop.late)
-    near = context.limits[NAME]["near"] * SECOND
-    return first.absence.begin, max(stop.absence.end or 0 for stop in roll) + near
+def _span(stop: RollingStop, near: int) -> tuple[int, int]:
+    return stop.absence.begin, (stop.absence.end or stop.absence.begin) + near
 
 
 def _actions(context: DetectionContext, *, hasty: bool, untold: bool) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run, partition_name
 from forensics.detection.shared.absence_causes import absences_of
+from forensics.detection.shared.process_ends import ProcessEnd, ends_of_controller
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.intervals import IntervalSet
 from forensics.lib.node_ids import broker_id
@@ -105,6 +106,17 @@ def runs_of_losses(context: DetectionContext) -> Iterator[tuple[list[ControllerL
     for run in sessions(sorted(lost_controllers(context), key=_began), _began, width):
         pairs = zip(run, run[changes - 1 :], strict=False)
         yield run, any(_began(last) - _began(first) <= width for first, last in pairs)
+
+
+def ends_of_losses(context: DetectionContext, losses: Sequence[ControllerLoss]) -> list[ProcessEnd]:
+    """Return what those who ran controllers say of their ends, the surest reason of each."""
+    if not losses:
+        return []
+    begin, end = losses[0].begin, losses[-1].ready_at
+    lost = [loss.before.node for loss in losses]
+    nodes = dict.fromkeys([*lost, *sorted(context.history.lanes.processes)])
+    found = (ends_of_controller(context, node, begin, end)[:1] for node in nodes)
+    return [one for ends in found for one in ends]
 
 
 def _began(loss: ControllerLoss) -> int:

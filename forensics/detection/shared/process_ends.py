@@ -1,8 +1,8 @@
 """Why processes ended, by those who ran them: Kubernetes, Docker, systemd, the kernel, the JVM.
 
-They name pods, containers and machines. Which broker that was is told by the names of its logs, by
-the id that its environment gives it, or by the folder in which both lie; where nothing tells, the
-line stands for itself and is nobody's reason.
+They name pods, containers and machines. Which broker or controller that was is told by the names of
+its logs, by the id that its environment gives it, or by the folder in which both lie; where nothing
+tells, the line stands for itself and is nobody's reason.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _AWAY = ("crash", "gone", "unknown", "fenced")
 _SIGNALS = {"SIGKILL": "killed", "SIGTERM": "asked", "SIGINT": "asked"}
 # The codes of processes that a signal ended, and of a JVM that is told to exit without memory.
 _CODES = {"137": "killed", "143": "asked", "130": "asked", "134": "jvm", "139": "jvm", "3": "heap"}
+_OF_CONTAINERS = ["pod_scheduled", "pod_restarted", "process_ended"]
 # Tools round their times, and the clocks of machines are apart.
 _SLACK = 3 * SECOND
 # So long after the last sign of life a process may have ended, if nothing narrows it down.
@@ -50,10 +51,10 @@ _PARTS = re.compile(r"[/!]")
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """One line that says why a process ended; `broker` is None where nothing tells whose."""
+    """One line that says why a process ended; `node` is None where nothing tells whose."""
 
     reason: str
-    broker: int | None
+    node: str | None
     # when, on the clock of those who logged it, and if it is a broker's machine on the broker's
     moments: tuple[int, ...]
     row: Row
@@ -71,27 +72,27 @@ def _read_process_ends(context: DetectionContext) -> Sequence[ProcessEnd]:
         return ()
     names = _Names(context)
     found = [
-        ProcessEnd(reason, broker, _moments(context, row, broker), row)
+        ProcessEnd(reason, node, _moments(context, row, node), row)
         for row in rows
         if (reason := _reason(row)) is not None
-        for broker in names.brokers_of(row)
+        for node in names.nodes_of(row)
     ]
     return sorted(found, key=_order)
 
 
-def _order(end: ProcessEnd) -> tuple[bool, int, str, int, int]:
-    first = min(end.moments, default=0)
-    broker = -1 if end.broker is None else end.broker
-    return not end.moments, first, end.row["file"], end.row["line"], broker
+def _order(end: ProcessEnd) -> tuple[bool, int, str, int, int, str]:
+    first, broker = min(end.moments, default=0), broker_id(end.node)
+    number = -1 if broker is None else broker
+    return not end.moments, first, end.row["file"], end.row["line"], number, end.node or ""
 
 
-def _moments(context: DetectionContext, row: Row, broker: int | None) -> tuple[int, ...]:
+def _moments(context: DetectionContext, row: Row, node: str | None) -> tuple[int, ...]:
     if row["ts"] is None:
         return ()
     own = [row["at"]]
-    if broker is not None:
-        # A journal is in the zone, and on the clock, of the machine that writes the broker's logs.
-        own.append(context.history.clocks.correct(broker_node(broker), row["ts"]))
+    if node is not None:
+        # A journal is in the zone, and on the clock, of the machine that writes the node's logs.
+        own.append(context.history.clocks.correct(node, row["ts"]))
     return tuple(dict.fromkeys(own))
 
 
@@ -115,26 +116,49 @@ def _reason(row: Row) -> str | None:
 
 
 class _Names:
-    """Which broker a pod, a container or a machine is."""
+    """Which broker or controller a pod, a container or a machine is."""
 
     def __init__(self, context: DetectionContext) -> None:
         """Look at the names of the logs."""
-        where = pc.field("role") == "broker"
-        self._files = [
-            (tuple(_PARTS.split(row["file"])), broker)
-            for row in context.each("files", where, ["file", "node"])
-            if (broker := broker_id(row["node"])) is not None
+        where = pc.field("role").isin(["broker", "controller"])
+        logs = [
+            (tuple(_PARTS.split(row["file"])), row["node"], row["role"])
+            for row in context.each("files", where, ["file", "node", "role"])
         ]
+        self._files = [
+            (parts, broker)
+            for parts, node, role in logs
+            if role == "broker" and (broker := broker_id(node)) is not None
+        ]
+        self._controllers = [(parts, node) for parts, node, role in logs if role == "controller"]
         self._known = set(context.history.lanes.brokers) | {broker for _, broker in self._files}
         self._context = context
 
-    def brokers_of(self, row: Row) -> Sequence[int | None]:
-        """Return the brokers that a line is about: one, several on one machine, or [None]."""
+    def nodes_of(self, row: Row) -> Sequence[str | None]:
+        """Return the nodes that a line is about: one, several on one machine, or [None]."""
+        found = [None if one is None else broker_node(one) for one in self._brokers_of(row)]
+        if found != [None]:
+            return found
+        kind, _, name = (row["subject"] or "").partition(" ")
+        return [self._controller_named(name) if kind in {"pod", "container"} else None]
+
+    def _controller_named(self, name: str) -> str | None:
+        """Return the controller whose logs lie under a name, if there is one only."""
+        hits = {node for parts, node in self._controllers if any(_is_of(p, name) for p in parts)}
+        return next(iter(hits)) if len(hits) == 1 else None
+
+    def _brokers_of(self, row: Row) -> Sequence[int | None]:
         if row["broker"] is not None:
-            return [row["broker"]]
+            return [row["broker"] if row["broker"] in self._known else None]
         kind, _, name = (row["subject"] or "").partition(" ")
         if kind in {"pod", "container"}:
-            return [self._broker_named(name)]
+            if (broker := self._by_environment.get(row["subject"])) is not None:
+                return [broker]
+            broker = self._broker_named(name)
+            if broker is None and kind == "container":
+                # Compose names containers by their services: kafka-broker-1-1.
+                broker = self._broker_named(row["detail"] or "")
+            return [broker]
         on_host = self._on_host.get(name, ()) if name else ()
         if on_host:
             # A machine takes all its brokers along; the kernel kills one process.
@@ -180,6 +204,16 @@ class _Names:
         )
 
     @cached_property
+    def _by_environment(self) -> Mapping[str, int]:
+        """The brokers of pods and containers whose environment names an id somewhere."""
+        found: dict[str, set[int]] = defaultdict(set)
+        where = pc.field("kind").isin(_OF_CONTAINERS) & pc.field("broker").is_valid()
+        for row in self._context.each("events", where, ["subject", "broker"]):
+            if row["subject"] and row["broker"] in self._known:
+                found[row["subject"]].add(row["broker"])
+        return {subject: next(iter(ids)) for subject, ids in found.items() if len(ids) == 1}
+
+    @cached_property
     def _on_host(self) -> Mapping[str, set[int]]:
         """The brokers whose pods ran on each machine."""
         found: dict[str, set[int]] = defaultdict(set)
@@ -187,7 +221,8 @@ class _Names:
         for row in self._context.each("events", where, ["subject", "detail", "broker"]):
             pod = (row["subject"] or "").partition(" ")[2]
             broker = row["broker"] if row["broker"] is not None else self._broker_named(pod)
-            if broker is not None and row["detail"]:
+            # An id that no log knows is that of a controller, or of nobody here.
+            if broker in self._known and row["detail"]:
                 found[row["detail"]].add(broker)
                 found[row["detail"].partition(".")[0]].add(broker)
         return found
@@ -209,7 +244,8 @@ def ends_of_absence(context: DetectionContext, absence: Absence) -> list[Process
     if absence.kind not in (*_AWAY, "controlled"):
         return []
     low, high = _bracket(context, absence)
-    near = [end for end in _ends_between(context, absence, low, high) if end.reason in allowed]
+    node = broker_node(absence.broker)
+    near = [end for end in _ends_between(context, node, low, high) if end.reason in allowed]
     # That a machine was lost says nothing if the broker on it was stopped in order before.
     return sorted(near, key=lambda end: (REASONS.index(end.reason), _order(end)))
 
@@ -217,23 +253,23 @@ def ends_of_absence(context: DetectionContext, absence: Absence) -> list[Process
 def disk_lines_of_absence(context: DetectionContext, absence: Absence) -> list[Row]:
     """Return what the kernel says of the disks of a broker's machine as it went."""
     low, high = _bracket(context, absence)
-    ends = _ends_between(context, absence, low - _AFTER, high)
+    ends = _ends_between(context, broker_node(absence.broker), low - _AFTER, high)
     return [end.row for end in ends if end.reason == "host-disk"]
 
 
 def _ends_between(
-    context: DetectionContext, absence: Absence, low: int, high: int
+    context: DetectionContext, node: str, low: int, high: int
 ) -> Iterator[ProcessEnd]:
-    index = _dated_ends(context).get(absence.broker)
+    index = _dated_ends(context).get(node)
     near = index.around(low, high) if index else ()
     return (end for end in near if end.is_between(low, high))
 
 
 @once_per_run
-def _dated_ends(context: DetectionContext) -> dict[int, IntervalIndex[ProcessEnd]]:
+def _dated_ends(context: DetectionContext) -> dict[str, IntervalIndex[ProcessEnd]]:
     return index_by(
         (end for end in _read_process_ends(context) if end.moments),
-        lambda end: () if end.broker is None else (end.broker,),
+        lambda end: () if end.node is None else (end.node,),
         lambda end: (min(end.moments), max(end.moments)),
     )
 
@@ -245,6 +281,20 @@ def _bracket(context: DetectionContext, absence: Absence) -> tuple[int, int]:
     first = context.next_start(absence.broker, absence.begin)
     high += _SLACK
     return min(low, absence.begin) - _SLACK, high if first is None else min(high, first + SECOND)
+
+
+def ends_of_controller(
+    context: DetectionContext, node: str, begin: int, end: int
+) -> list[ProcessEnd]:
+    """Return what others say of the crashes of a controller that is no broker, within a time."""
+    found: dict[int, ProcessEnd] = {}
+    for span in context.history.lanes.processes.get(node, ()):
+        low, high = span.begin - _SLACK, span.begin + _AFTER + _SLACK
+        if span.state != "crashed" or begin > high or end < low:
+            continue
+        near = _ends_between(context, node, low, high)
+        found |= {id(end): end for end in near if end.reason in _OF_CRASHES}
+    return sorted(found.values(), key=lambda end: (REASONS.index(end.reason), _order(end)))
 
 
 @once_per_run

@@ -264,6 +264,8 @@ def read_pod_list(lines: Iterable[Line]) -> Iterator[Row]:
 
 
 _DOCKER = "docker"
+# Which service of a compose project a container is of; its log lines begin with that.
+_SERVICE = "com.docker.compose.service"
 
 
 def read_inspection(lines: Iterable[Line]) -> Iterator[Row]:
@@ -272,7 +274,11 @@ def read_inspection(lines: Iterable[Line]) -> Iterator[Row]:
     for document in documents:
         for container in document.items or [document]:
             name = container.get("Name").lstrip("/") or container.get("Id")[:12]
-            facts: Row = {"subject": f"container {name}", "broker": _broker_of_container(container)}
+            facts: Row = {
+                "subject": f"container {name}",
+                "broker": _broker_of_container(container),
+                "detail": container.get("Config", "Labels", _SERVICE) or None,
+            }
             count = whole_number(container.get("RestartCount"))
             if count:
                 line = kept[container.line_of("RestartCount") - 1]
@@ -318,7 +324,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Row]:
             facts = {one["name"]: one["value"] for one in _FACT.finditer(found["facts"])}
         else:
             continue
-        about = {"subject": f"container {facts.get('name', '')}"}
+        about = {"subject": f"container {facts.get('name', '')}", "detail": facts.get(_SERVICE)}
         if action == "oom":
             yield state(line, "process_ended", _DOCKER, at, error="OOMKilled", **about)
         elif action == "die":

@@ -155,8 +155,14 @@ def _is_new(row: Row) -> bool:
     )
 
 
-def _sightings_by_epoch(rows: Iterable[Row], startups: StartupWindows) -> Iterator[Sighting]:
-    """Number what is logged about a broker by the epoch of its registration."""
+def _sightings_by_epoch(rows: Iterable[Row], startups: StartupWindows) -> list[Sighting]:
+    """Number what is logged about a broker by the epoch of its registration.
+
+    A broker that was fenced is let in again in the same epoch. Where several controllers did that
+    in turn, these were several moments.
+    """
+    sightings: list[Sighting] = []
+    granted: dict[object, set[str]] = defaultdict(set)
     epochs: dict[str, int] = {}
     for row in rows:
         node = row["node"]
@@ -170,9 +176,13 @@ def _sightings_by_epoch(rows: Iterable[Row], startups: StartupWindows) -> Iterat
         if epoch is None:
             continue
         if row["kind"] == "broker_registered":
-            yield ("registered", epoch), node, row["ts"]
+            sightings.append((("registered", epoch), node, row["ts"]))
         elif row["kind"] in _ANSWERS:
-            yield (_ANSWERS[row["kind"]], epoch), node, row["ts"]
+            state = (_ANSWERS[row["kind"]], epoch)
+            sightings.append((state, node, row["ts"]))
+            if row["kind"] == "broker_unfenced" and row["telling"] is None:
+                granted[state].add(node)
+    return [one for one in sightings if len(granted[one[0]]) < 2]
 
 
 def _sightings_by_order(rows: Iterable[Row]) -> Iterator[Sighting]:

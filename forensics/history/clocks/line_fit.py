@@ -210,11 +210,16 @@ _MISSED = 0.25
 _TRIED = 48
 
 
-def fit_segments(points: Sequence[Point], depth: int = 0) -> list[FittedSegment]:
-    """Fit straight lines through points in the order of time, as few as explain them."""
+def fit_segments(
+    points: Sequence[Point], depth: int = 0, *, steps: bool = True
+) -> list[FittedSegment]:
+    """Fit straight lines through points in the order of time, as few as explain them.
+
+    Without `steps` that is one line.
+    """
     whole = fit_line(points)
     missed = set(range(len(points))) - set(whole.points_near(points, _STEADY_MS))
-    if len(missed) >= _MIN_POINTS and depth < _MAX_DEPTH:
+    if steps and len(missed) >= _MIN_POINTS and depth < _MAX_DEPTH:
         tried = (
             (_gain_of(points, whole, splits), splits)
             for splits in _candidate_splits(points, sorted(missed))

@@ -10,6 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -195,10 +196,10 @@ def _solve_group(
     """Choose a reference clock, and solve all others against it."""
     enough = max(anchors.values()) / 2
     root = max(sorted(n for n in anchors if anchors[n] >= enough), key=lambda node: steady[node])
-    models = _solve_from(root, members, shared)
+    models = _solve_without_refuted(root, members, shared)
     reference = choose_reference(models, anchors, steady)
     if reference != root:
-        models = _solve_from(reference, members, shared)
+        models = _solve_without_refuted(reference, members, shared)
     # The reference is no surer of the true time than its best companion: others may agree that it
     # went wrong.
     del models[reference]
@@ -217,8 +218,59 @@ class _Candidate:
     points: int
 
 
-def _solve_from(root: str, members: Sequence[str], shared: SharedByNode) -> dict[str, ClockModel]:
-    """Solve each node against those solved before it, the one with the least uncertainty first."""
+def _solve_without_refuted(
+    root: str, members: Sequence[str], shared: SharedByNode
+) -> dict[str, ClockModel]:
+    """Solve all nodes; whose steps other nodes refute is solved again as a clock without steps."""
+    level: set[str] = set()
+    while True:
+        models = _solve_from(root, members, shared, level)
+        refuted = {node for node in models if _is_refuted(node, models, shared[node])} - level
+        if not refuted:
+            return models
+        level |= refuted
+
+
+def _is_refuted(node: str, models: Models, shared: Mapping[str, SharedMoments]) -> bool:
+    """Return True if a step of a clock is seen by no more steady nodes than see that it is none.
+
+    A step moves a clock against all others at once. What is late twice by about as much for one of
+    the others alone is that one, which hung, or had just started.
+    """
+    model = models[node]
+    for n, step in enumerate(model.steps):
+        before, after = model.segments[n : n + 2]
+        last = model.steps[n + 1].low if n + 1 < len(model.steps) else _ALWAYS
+        near = abs(step.size_ms) / 4
+        agree = against = 0
+        for other, moments in shared.items():
+            if other not in models or models[other].steps:
+                continue
+            points = [
+                (
+                    at,
+                    (own - at) / 1000 - before.offset_at(own),
+                    (own - at) / 1000 - after.offset_at(own),
+                )
+                for own, at, _ in _corrected_moments(moments, models[other])
+                if after.first <= own <= last
+            ]
+            old = len(line_fit.dedupe_bursts((at, ms) for at, ms, _ in points if abs(ms) < near))
+            new = len(line_fit.dedupe_bursts((at, ms) for at, _, ms in points if abs(ms) < near))
+            agree += new > old
+            against += old > new
+        if against and against >= agree:
+            return True
+    return False
+
+
+def _solve_from(
+    root: str, members: Sequence[str], shared: SharedByNode, level: Collection[str] = ()
+) -> dict[str, ClockModel]:
+    """Solve each node against those solved before it, the one with the least uncertainty first.
+
+    The clocks of `level` nodes have no steps.
+    """
     models = {root: _REFERENCE}
     waiting: dict[str, list[_Candidate]] = defaultdict(list)
     newest = root
@@ -226,10 +278,11 @@ def _solve_from(root: str, members: Sequence[str], shared: SharedByNode) -> dict
         for node in shared[newest]:
             if node in models or len(waiting[node]) >= _TRIED:
                 continue
-            waiting[node].append(_fit_model(node, [newest], models, shared))
+            fit = partial(_fit_model, node, models=models, shared=shared, level=node in level)
+            waiting[node].append(fit([newest]))
             solved = [other for other in shared[node] if other in models]
             if len(solved) > 1:
-                waiting[node].append(_fit_model(node, solved, models, shared))
+                waiting[node].append(fit(solved))
         best = {node: _choose_model(candidates) for node, candidates in waiting.items()}
         newest = min(sorted(best), key=lambda node: _worst_uncertainty(best[node]))
         models[newest] = _with_unexplained(best[newest], models, shared[newest])
@@ -264,9 +317,9 @@ def _corrected_moments(
 
 
 def _fit_model(
-    node: str, others: Iterable[str], models: Models, shared: SharedByNode
+    node: str, others: Iterable[str], models: Models, shared: SharedByNode, *, level: bool
 ) -> _Candidate:
-    """Fit the model of a node to all points shared with some nodes that are solved."""
+    """Fit the model of a node, without steps if `level`, to points shared with solved nodes."""
     points: list[Point] = []
     uncertainties = 0.0
     for other in others:
@@ -277,7 +330,7 @@ def _fit_model(
         return _Candidate(ClockModel((ClockSegment(0, 0.0, 0.0, _NOTHING_MS, 0, 0),)), 0, 0)
     by_one, by_other = line_fit.dedupe_by_either_clock(points)
     kept = sorted({*line_fit.thin_evenly(by_one, _KEPT), *line_fit.thin_evenly(by_other, _KEPT)})
-    fitted = line_fit.fit_segments(kept)
+    fitted = line_fit.fit_segments(kept, steps=not level)
     inherited = uncertainties / len(points)
     least = LAG_MS + 2 * line_fit.median_residual([one.line for one in fitted], by_one)
     segments = [

@@ -292,7 +292,9 @@ class _BrokerLane:
     def _is_starting_still(self, event: Event) -> bool:
         """Return True if a broker was up for no longer than it takes to write that it is not."""
         states = [span.state for span in self.spans[-2:]]
-        is_new = len(states) > 1 and states[0] in _BEGINNING and states[1] == "up"
+        # A start that could not register says so first, and then that it failed.
+        failing = (*_BEGINNING, "crashed")
+        is_new = len(states) > 1 and states[0] in failing and states[1] == "up"
         return is_new and event["at"] - self.spans[-1].begin <= _FAILING
 
     def _start(self, now: str, event: Event, last_line: Event | None) -> None:

@@ -227,7 +227,7 @@ class ControllerHistory:
             fetch_timeout=_read_fetch_timeout(events),
         )
         self._deposed = find_deposed(self.terms, self._known)
-        self.void = DeposedControllers.from_terms(self._deposed, self.terms, clocks)
+        self.void = DeposedControllers.from_terms(self._deposed, clocks)
 
     def close(
         self, brokers: Mapping[int, Sequence[Span]], last_lines: Mapping[tuple[str, int], Event]

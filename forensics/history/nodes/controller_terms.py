@@ -62,6 +62,8 @@ class ControllerTerm:
     how: str | None = None
     # whether only those who followed it show it, so that it may have begun before
     is_inferred: bool = False
+    # of one that was held on to: whose line shows that it was over
+    deposed_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -172,15 +174,12 @@ class DeposedControllers:
     times: Mapping[str, tuple[int | None, IntervalSet]] = field(default_factory=dict)
 
     @classmethod
-    def from_terms(
-        cls, deposed: Iterable[ControllerTerm], terms: Sequence[ControllerTerm], clocks: Clocks
-    ) -> DeposedControllers:
+    def from_terms(cls, deposed: Iterable[ControllerTerm], clocks: Clocks) -> DeposedControllers:
         """Take the terms that were held on to, after the moments that are sure to be too late."""
         found: dict[str, tuple[int | None, list[Interval]]] = {}
         for term in deposed:
             begin, end = term.span.begin, term.span.end or term.span.begin
-            after = next(other for other in terms if other.span.begin == begin)
-            doubts = [clocks.uncertainty(node, begin) for node in (term.node, after.node)]
+            doubts = [clocks.uncertainty(node, begin) for node in (term.node, term.deposed_by)]
             known = [doubt for doubt in doubts if doubt is not None]
             if len(known) == len(doubts) and begin + sum(known) < end:
                 times = found.setdefault(term.node, (term.controller, []))[1]
@@ -248,19 +247,44 @@ def _is_combined(events: Iterable[Event]) -> bool:
 
 
 def find_deposed(terms: Sequence[ControllerTerm], known: TermEvents) -> list[ControllerTerm]:
-    """Find the times in which a controller held on to its term after the next one had begun."""
+    """Find the times in which a controller held on to its term after others had gone on.
+
+    That is when the next one began, or before it when too few voters were left in its epoch.
+    """
     deposed: list[ControllerTerm] = []
-    for (term, after), until in zip(pairwise(terms), _find_next_terms(terms), strict=False):
+    following = zip([*terms[1:], None], _find_next_terms(terms), strict=False)
+    for term, (after, until) in zip(terms, following, strict=False):
         own = _own_end(term, until, known)
-        begin = after.span.begin
+        if own is None:
+            continue
+        begin, by, line = own["at"], term.node, [evidence_of(own)]
+        if after is not None and after.span.begin < begin:
+            begin, by, line = after.span.begin, after.node, after.span.evidence[:1]
+        if (lost := _find_lost_voter(term, begin, known)) is not None:
+            begin, by, line = lost["at"], lost["node"], [evidence_of(lost)]
         # A process that was started anew resigns from what it never held.
-        if own is None or own["at"] <= begin + _CLOCK_SLACK or term.node == after.node:
+        if own["at"] <= begin + _CLOCK_SLACK or term.node == by:
             continue
         if not any(term.span.begin < at <= own["at"] for at in known.starts.get(term.node, ())):
-            evidence = [*after.span.evidence[:1], evidence_of(own)]
-            span = Span("deposed", begin, own["at"], evidence, term.span.epoch)
-            deposed.append(replace(term, span=span))
+            span = Span("deposed", begin, own["at"], [*line, evidence_of(own)], term.span.epoch)
+            deposed.append(replace(term, span=span, deposed_by=by))
     return deposed
+
+
+def _find_lost_voter(term: ControllerTerm, until: int, known: TermEvents) -> Event | None:
+    """Return the line of the voter that went on to a later epoch and left no majority behind."""
+    moved: set[str] = set()
+    voters = 0
+    for event in known.between(term.span.begin, until):
+        node = event["node"] or ""
+        if event["kind"] != "raft_transition" or _is_broker(node) != _is_broker(term.node):
+            continue
+        voters = max(voters, _count_voters(event))
+        if node != term.node and (event["controller_epoch"] or 0) > (term.span.epoch or 0):
+            moved.add(node)
+        if moved and voters and voters - len(moved) <= voters // 2:
+            return event
+    return None
 
 
 def close_terms(
@@ -273,6 +297,8 @@ def close_terms(
     for term, (after, until) in zip(terms, following, strict=False):
         span = term.span
         ending = _find_ending(term, after, until, known)
+        if span.epoch in held:
+            ending = _end_before(held[span.epoch], ending, known)
         if ending is None or (span.end is not None and ending.at >= span.end):
             closed.append(replace(term, how=ending.how if ending else None))
         else:
@@ -285,6 +311,21 @@ def close_terms(
         if span.epoch in held:
             closed.append(held[span.epoch])
     return closed
+
+
+def _end_before(held: ControllerTerm, ending: _Ending | None, known: TermEvents) -> _Ending:
+    """End a term at the latest where its controller began to hold on to it in vain."""
+    begin = held.span.begin
+    if ending is not None and ending.at <= begin:
+        return ending
+    gone = (
+        state.state
+        for state in known.processes.get(held.node, ())
+        if state.state in _GONE
+        and state.begin <= begin + known.fetch_timeout
+        and (state.end is None or state.end >= begin)
+    )
+    return _Ending(begin, next(gone, "unheard"), held.span.evidence[:1])
 
 
 def find_epoch_conflicts(events: Iterable[Event]) -> list[EpochConflict]:

@@ -110,6 +110,22 @@ SCENARIOS = [
         roll(back_in_sync=130, leadership=[epoch(2, -1, 120, 121)]), [{"severity": "low"}],
     ),
     Scenario(
+        NAME, "quiet", "another broker led that partition, and crashed",
+        roll(back_in_sync=130,
+             leadership=[epoch(2, 3, 100, 125), epoch(3, -1, 125, 140, previous_leader=3)],
+             away=[absence(1, "controlled", 100, 110), absence(2, "controlled", 120, 130),
+                   absence(3, "crash", 125, 140)]),
+        [{"severity": "low", "measures": {"leaderless_s": 0.0}}],
+    ),
+    Scenario(
+        NAME, "quiet", "the roll is over when it is shut down for good",
+        roll(back_in_sync=130,
+             leadership=[epoch(2, 3, 100, 170), epoch(3, -1, 170, previous_leader=3)],
+             away=[absence(1, "controlled", 100, 110), absence(2, "controlled", 120, 130),
+                   absence(2, "controlled", 170)]),
+        [{"severity": "low", "measures": {"leaderless_s": 0.0}}],
+    ),
+    Scenario(
         NAME, "fires", "nobody logged an ISR", roll(isr=[]),
         [{"severity": "info", "title": "Rolling restart: brokers 1, 2; the logs do not show whether"
           " each was in sync again before the next stop"}],

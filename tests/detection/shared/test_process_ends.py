@@ -64,6 +64,39 @@ def test_a_line_is_tied_to_one_broker_or_to_none(
     assert ([] if broker is None else [(broker, 100 * SECOND)]) == list(found)
 
 
+def told_of(subject: str, **facts: Any) -> Row:
+    """Describe a pod or a container beside the line of its end."""
+    plain = line(subject, "b.zip!inspect.json", kind="pod_restarted", error=None)
+    return plain | facts
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # `docker inspect` knows the environment, `docker events` the end
+        [told_of("container kafka-b-1", broker=2), line("container kafka-b-1")],
+        # compose names a container by its service
+        [line("container kafka-h2-1", detail="h2")],
+        # a controller on the same machine, whose id no log of a broker knows
+        [told_of("pod a", broker=2, kind="pod_scheduled", detail="worker-7"),
+         told_of("pod b", broker=3002, kind="pod_scheduled", detail="worker-7"),
+         line("host worker-7", kind="kernel_killed")],
+    ],
+)  # fmt: skip
+def test_what_others_tell_of_a_container_ties_the_line_of_its_end(
+    rows: Sequence[Row], tmp_path: Path
+) -> None:
+    found = reasons(tmp_path, rows, ALL)
+
+    assert [(2, 100 * SECOND)] == list(found)
+
+
+def test_two_containers_of_one_name_are_nobody(tmp_path: Path) -> None:
+    rows = [told_of("pod a", broker=1), told_of("pod a", broker=2), line("pod a")]
+
+    assert not reasons(tmp_path, rows, ALL)
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [("crash", "oom"), ("gone", "oom"), ("unknown", "oom"), ("fenced", "oom"), ("pause", None),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from forensics.history.clocks.anchors import (
     ANCHORS,
     PAIRS,
+    find_broker_anchors,
     find_group_anchors,
     pair_sightings,
     reduce_pair,
@@ -28,6 +29,7 @@ from forensics.history.clocks.model import (
     build_clock_rows,
 )
 from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
+from forensics.history.nodes.startup_windows import StartupWindows
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -380,6 +382,61 @@ def test_a_node_that_hangs_has_no_step(seed: int) -> None:
 
     assert {"none"} == {row["kind"] for row in found.rows}
     recovered(found, "b", right, SPAN)
+
+
+def let_in(second: float, node: str, kind: str, epoch: int | None = None) -> dict[str, Any]:
+    return {"node": node, "ts": round(second * SECOND), "kind": kind, "file": "f", "line": 1,
+            "telling": None, "broker": 4, "broker_epoch": epoch, "controller": None}  # fmt: skip
+
+
+def test_a_broker_that_two_controllers_let_in_ties_no_clocks() -> None:
+    """It was fenced meanwhile: its registration is the same one, the moment is not."""
+    once = [
+        let_in(1, name, "broker_registered", 7) for name in ("broker-1", "broker-3", "broker-4")
+    ]
+    once += [let_in(2, "broker-1", "broker_unfenced"), let_in(2.1, "broker-4", "process_started")]
+
+    def ties(rows: Sequence[dict[str, Any]]) -> set[float]:
+        return {row["delta"] for row in find_broker_anchors(rows, StartupWindows({}, {}))}
+
+    assert {0.0, -100.0} == ties(once)
+    assert {0.0} == ties([*once, let_in(92, "broker-3", "broker_unfenced")])
+
+
+# When two of four brokers saw the same states, in seconds, and how many milliseconds the first one
+# was ahead. Broker 2 had just started at 80 s, and stood still from 82 to 104 s.
+_LATE_TWICE = {
+    "12": [(35.48, -111), (42.789, -376), (42.835, -445), (44.243, -153), (44.281, -207),
+           (47.221, -122), (53.25, -517), (53.33, -638), (79.032, -44), (80.078, -44),
+           (80.347, -6947), (104.081, -6614), (104.087, -6620)],
+    "13": [(35.428, -101), (35.741, -445), (42.721, -308), (42.804, -414), (44.201, -127),
+           (46.18, -316), (47.178, -71), (53.273, -581), (73.729, -289), (73.88, -480),
+           (79.224, -236), (80.304, 1), (88.935, -443), (89.025, -533), (97.983, -516),
+           (98.127, -660), (104.017, -23983), (126.808, -90550)],
+    "14": [(35.427, -131)],
+    "23": [(35.742, -262), (42.721, 68), (42.816, -79), (44.201, 80), (44.227, -22),
+           (46.228, -46), (47.209, 0), (53.273, 57), (53.43, -180), (73.729, 6618),
+           (79.224, -192), (80.304, 43), (88.483, 15598), (97.983, 6098), (98.008, 6073),
+           (104.017, -23939)],
+    "24": [(42.741, 67), (42.805, -68), (44.181, 93), (44.21, -5), (46.175, 38), (53.257, 179),
+           (53.344, 26), (73.78, 6955), (88.484, 15597), (97.978, 6103), (104.318, 7)],
+    "34": [(35.427, 314), (36.334, 90474), (42.741, 51), (42.793, -44), (44.181, 63),
+           (44.21, 17), (53.257, 188), (53.344, -35), (73.718, 162), (73.78, -12), (88.489, -6),
+           (89.977, -38), (97.978, 30), (104.318, -61)],
+}  # fmt: skip
+
+
+def test_who_is_late_by_as_much_twice_steps_no_other_clock() -> None:
+    """A clock that is set is off from all others, and not from the one that was late."""
+    rows = [
+        settled([(*names, ms, round(at * SECOND)) for at, ms in points])
+        for names, points in _LATE_TWICE.items()
+    ]
+
+    found = solve_clocks(rows, {}, list("1234"))
+
+    assert [[]] * 4 == [row["steps"] for row in found.rows]
+    assert all(abs(row["offset_ms"]) <= 500 for row in found.rows)
 
 
 def test_doubt_grows_along_the_way_to_the_reference() -> None:

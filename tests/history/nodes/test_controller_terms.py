@@ -340,7 +340,7 @@ def void(uncertainty_ms: float) -> DeposedControllers:
     rows = [FIRST, SECOND_ONE, gives_up(15, "broker-1")]
     terms = find_terms(rows)
     deposed = find_deposed(terms, TermEvents(rows))
-    return DeposedControllers.from_terms(deposed, terms, Clocks({}, {}, (), models))
+    return DeposedControllers.from_terms(deposed, Clocks({}, {}, (), models))
 
 
 def test_what_a_deposed_controller_decides_is_void() -> None:
@@ -353,13 +353,30 @@ def test_what_a_deposed_controller_decides_is_void() -> None:
     assert not acts.include(at[1], 15 * SECOND)
 
 
+def voted(second: float, node: str, epoch: int) -> Row:
+    return said(
+        second, node, "raft_transition", to_state="CandidateState", from_state="FollowerState",
+        controller_epoch=epoch, text=f"to CandidateState(epoch={epoch}, voters=[1, 2, 3])",
+    )  # fmt: skip
+
+
+def test_a_term_is_over_when_too_few_voters_are_left_in_it() -> None:
+    """Nobody was elected after it, and nothing that it decides from then on is committed."""
+    rows = [elected(1, "broker-1", 5), voted(10, "broker-2", 6), voted(11, "broker-3", 6),
+            gives_up(20, "broker-1", controller_epoch=5)]  # fmt: skip
+    frozen = {"broker_1": [Span("paused", 9 * SECOND, 20 * SECOND)]}
+
+    assert closed_terms(*rows, **frozen) == [
+        ("broker-1", "active", "1..11"), ("broker-1", "deposed", "11..20")]  # fmt: skip
+    assert closed_terms(rows[0], *rows[2:], **frozen) == [("broker-1", "active", "1..20")]
+
+
 def test_clocks_that_are_not_known_make_nothing_void() -> None:
     row = said(14, "broker-1", "broker_fenced", controller=1)
 
     assert not void(4000).include(row, row["at"])
     deposed = ControllerTerm("broker-1", 1, Span("deposed", 9 * SECOND, 15 * SECOND))
-    terms = find_terms([FIRST, SECOND_ONE])
-    assert DeposedControllers.from_terms([deposed], terms, NO_CLOCKS).times == {}
+    assert DeposedControllers.from_terms([deposed], NO_CLOCKS).times == {}
 
 
 def asks(second: float, to: str, epoch: int, *, before: str, node: str = "controller-2") -> Row:
