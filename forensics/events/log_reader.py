@@ -203,6 +203,17 @@ class LayoutJudge:
                 read[run] = False
         return read
 
+    def proves(self, lines: pa.Array, kinds: npt.NDArray[np.uint8], followed: Flags) -> Flags:
+        """Say which lines a layout reads that ends with the logger, each by itself."""
+        read = np.zeros(len(lines), np.bool_)
+        for kind in np.unique(kinds[kinds > 0]).tolist():
+            rows = np.flatnonzero(kinds == kind)
+            some = lines.take(pa.array(rows))
+            for layout in self._groups[kind - 1]:
+                if layout.ends_with_logger:
+                    read[rows] |= self._fitting(some, layout, followed[rows])[0]
+        return read
+
     def count_known(self, lines: pa.Array, kinds: npt.NDArray[np.uint8]) -> int:
         """Count the messages and loggers in some records that rules know."""
         known = 0
