@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import PROGRAM, Engine, Notify, tell_nobody
-from forensics.engine.local import MAX_BYTES, LocalEngine
+from forensics.engine.local import MAX_BYTES, SHARED_BYTES, SHARED_PIECE, LocalEngine
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events import repeated_lines
@@ -47,7 +48,7 @@ from forensics.events.packs import (
     packs_to_json,
 )
 from forensics.events.preflight import refuse_other_input
-from forensics.events.scan import TEXT_NOTE, preload_patterns
+from forensics.events.scan import TEXT_NOTE, preload_patterns, preload_scanner
 from forensics.events.undated_times import place_undated, settle_midnights, tell_placed
 from forensics.events.zone_changes import settle_zone_changes
 from forensics.history import log_coverage
@@ -83,9 +84,10 @@ from forensics.lib.arrow_io import (
     write_table,
 )
 from forensics.lib.folder_lock import lock_output
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.text_format import count, join_names
 from forensics.quality.expectations import load_expectations
-from forensics.quality.gate import apply_gate, downgrade_results, run_checks
+from forensics.quality.gate import apply_gate, begin_checks, downgrade_results
 from forensics.quality.gx_runner import (
     check_context_folder,
     load_checked_expectations,
@@ -93,7 +95,7 @@ from forensics.quality.gx_runner import (
 )
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
-from forensics.run_output.findings import WORST_FIRST, write_findings
+from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_output.remote_folder import place_name
 from forensics.run_result import Stopwatch, summarise_coverage
@@ -121,17 +123,22 @@ _ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch"
 
 
 def postmortem(
-    settings: Settings, notify: Notify = tell_nobody, listener: ProgressListener = SILENT
+    settings: Settings,
+    notify: Notify = tell_nobody,
+    listener: ProgressListener = SILENT,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Read archives; leave tables, findings, the page and `_RESULT.json` in the output folder.
 
-    Return what `_RESULT.json` says: the exit code, its reason, and the figures.
+    `second` takes part in it. Return what `_RESULT.json` says: exit code, reason and figures.
     """
     with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
             run_result.clear_result(settings.out)
-            return _run_stages(settings, notify, watch)
+            return _run_stages(settings, notify, watch, second)
         except BaseException as error:
+            # It may be writing what is removed here.
+            second.close()
             # What is there of this run is half of it, and the disk may be full.
             run_result.remove_half_run(settings)
             told = run_result.name_folder(error, settings.out)
@@ -139,15 +146,19 @@ def postmortem(
             raise told from error
 
 
-def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
+def _run_stages(
+    settings: Settings, notify: Notify, watch: Stopwatch, second: SecondProcess
+) -> dict[str, Any]:
     rules = load_rule_set(open_packs(settings.packs, settings.log_patterns))
     notify_of_programs(rules.overlays, notify)
-    # Report faults in the user's own expectations before the work, not after it.
+    # Faults in the user's own expectations are told before the work.
     load_checked_expectations(rules.overlays)
     if settings.gx_context is not None:
         check_context_folder(settings.gx_context)
     parse_node_map(settings.node_map)
     with watch.stage("plan"):
+        if second.is_there and settings.engine == "local":
+            settings = replace(settings, split_size=min(settings.split_size, SHARED_PIECE))
         work = plan_archives(settings, notify)
         if not settings.node_map:
             # Whoever says who wrote the files knows that they are logs.
@@ -155,23 +166,30 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            preload_library(with_spark=settings.engine == "spark")
             overlays = packs_to_json(rules.overlays)
             preload_patterns(work.splits, overlays, context=settings.context)
             text = sum(map(estimate_text_bytes, work.splits))
+            with_spark = settings.engine == "spark"
+            preload = partial(preload_library, with_spark=with_spark, second=second)
+            if is_shared := second.is_there and not with_spark and text >= SHARED_BYTES:
+                second.start(preload_scanner, overlays, context=settings.context)
+            else:
+                preload()
             engine = stack.enter_context(
                 open_engine(
                     settings.engine, settings.master, settings.exchange, watch.listener,
-                    settings.title, is_small=text <= MAX_BYTES,
+                    settings.title, is_small=text <= MAX_BYTES, second=second,
                 )
             )  # fmt: skip
         run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
+        if is_shared:
+            preload()
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
-    return finish_run(files, history, rules, settings, notify, watch)
+    return finish_run(files, history, rules, settings, notify, watch, second)
 
 
 def open_engine(  # noqa: PLR0913
@@ -182,14 +200,15 @@ def open_engine(  # noqa: PLR0913
     title: str = PROGRAM,
     *,
     is_small: bool = False,
+    second: SecondProcess = ALONE,
 ) -> AbstractContextManager[Engine]:
-    """Open what runs the stages: Spark on `master`, or this process.
+    """Open what runs the stages: Spark on `master`, or this process and a second one.
 
-    Executors write into the folder `exchange`; Spark shows `title`. A small archive is one that
-    this process could read.
+    Executors write into the folder `exchange`; Spark shows `title`. This process could read a small
+    archive.
     """
     if name == "local":
-        return nullcontext(LocalEngine(listener, MAX_BYTES))
+        return nullcontext(LocalEngine(listener, MAX_BYTES, second))
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
@@ -210,14 +229,15 @@ def finish_run(  # noqa: PLR0913, PLR0917
     settings: Settings,
     notify: Notify,
     watch: Stopwatch | None = None,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Run the stages that need no engine, and save how the run ended."""
     watch = watch or Stopwatch()
-    document, answers = detect_and_gate(files, history, rules, settings, watch)
+    document, answers = detect_and_gate(files, history, rules, settings, watch, second)
     notify(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     problems = [f"{name}: {', '.join(file.notes)}" for name, file in files.items() if file.broken]
     outcome = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
-    figures = _count_figures(document, files, answers)
+    figures = run_result.count_figures(document, files, answers)
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
         # The page is made of what was saved, and needs the room.
@@ -535,12 +555,13 @@ def _fold_partitions(engine: Engine, context: FoldContext, settings: Settings) -
 # detect and gate
 
 
-def detect_and_gate(  # noqa: PLR0913
+def detect_and_gate(  # noqa: PLR0913, PLR0917
     files: Mapping[str, FileAccount],
     history: History,
     rules: RuleSet,
     settings: Settings,
     watch: Stopwatch,
+    second: SecondProcess = ALONE,
     *,
     select: Callable[[DetectionResults], DetectionResults] | None = None,
 ) -> tuple[dict[str, Any], DetectionResults]:
@@ -548,49 +569,18 @@ def detect_and_gate(  # noqa: PLR0913
 
     `select` keeps some of the answers. Return the document of findings, and the answers.
     """
-    tables = Tables(settings.tables)
+    tables, expectations = Tables(settings.tables), load_expectations(rules.overlays)
+    given = GateInput(tables, list(files.values()), history.clocks)
+    check = begin_checks(second, given, expectations, settings.data_docs, settings.gx_context)
     with watch.stage("incidents"):
-        answers = detect(tables, history, rules.overlays)
+        answers = detect(tables, history, rules.overlays, second)
         answers = select(answers) if select else answers
     with watch.stage("quality"):
-        given = GateInput(tables, list(files.values()), history.clocks, answers.findings)
-        expectations = load_expectations(rules.overlays)
-        gate = run_checks(given, expectations, settings.data_docs, settings.gx_context)
+        given = replace(given, findings=answers.findings)
+        gate = check(given)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(
             tables, files.values(), history.clocks, answers, rules
         )
     return apply_gate(document, gate, given), answers
-
-
-# report
-
-
-def _count_figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
-) -> dict[str, Any]:
-    """Count what the summary at the end of a run shows."""
-    severities = Counter(finding["severity"] for finding in document["findings"])
-    statuses = Counter(outcome.status for outcome in answers.outcomes)
-    rows = [file.to_row() for file in files.values()]
-    buckets = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
-    quality = document["quality"]
-    failed = Counter(expectation["consequence"] for expectation in quality["failed"])
-    slowest = sorted(answers.seconds.items(), key=lambda item: (-item[1], item[0]))[:5]
-    return {
-        "verdict": document["verdict"],
-        "summary": document["summary"],
-        "archive": document["archive"],
-        "lines": {name: sum(row[name] for row in rows) for name in buckets},
-        "damaged": sum(file.broken for file in files.values()),
-        "findings": {severity: severities[severity] for severity in WORST_FIRST},
-        "suppressed": len(answers.suppressed),
-        "quality": {
-            "gate": quality["gate"],
-            "checks": quality["checks"],
-            "failed": dict(sorted(failed.items())),
-        },
-        "detectors": dict(sorted(statuses.items())),
-        "slowest": dict(slowest),
-    }

@@ -20,6 +20,7 @@ from forensics.engine.base import Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.lib.folder_lock import lock_output
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.redaction.pseudonyms import CLASSES, default_map_path
 from forensics.redaction.redact_run import check_target, redact_result, redact_run
 from forensics.run_result import ExitCode, RunOutcome
@@ -28,12 +29,13 @@ from forensics.settings import Settings
 _LOCK = ".in-use"
 
 
-def redacted_postmortem(
+def redacted_postmortem(  # noqa: PLR0913, PLR0917
     settings: Settings,
     classes: Collection[str],
     map_path: Path | None,
     notify: Notify,
     listener: ProgressListener = SILENT,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Run `pipeline.postmortem`, and leave only the redacted run in the output folder."""
     out = settings.out
@@ -44,7 +46,7 @@ def redacted_postmortem(
         try:
             with _private_folder(out) as folder:
                 private = replace(settings, out=folder / "run")
-                result = pipeline.postmortem(private, _without_page_line(notify), listener)
+                result = pipeline.postmortem(private, _without_page_line(notify), listener, second)
                 redacted = redact_result(result, redact_run(private.out, out, classes, map_path))
             page = out / "report.html"
             notify(f"redacted   {page}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
@@ -30,8 +30,13 @@ from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.lib.text_safety import printable_lines
 from forensics.lib.this_machine import Helper, peak_memory, start_helper
+from forensics.run_output.findings import WORST_FIRST
 from forensics.run_output.integrity import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
+
+if TYPE_CHECKING:
+    from forensics.detection.runner import DetectionResults
+    from forensics.events.file_accounts import FileAccount
 
 _PROC = Path("/proc")
 _SAMPLE_SECONDS = 1.0
@@ -149,7 +154,8 @@ class Stopwatch:
             "started": self.started.isoformat(timespec="milliseconds"),
             "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "seconds": self.seconds,
-            "peak_memory_mb": self.peak.bytes >> 20,
+            # A peak of this process may stand between two samples.
+            "peak_memory_mb": max(self.peak.bytes, peak_memory()) >> 20,
         }
 
 
@@ -173,6 +179,35 @@ def decide_outcome(
             return RunOutcome(ExitCode.CANNOT_TELL, f"not everything could be read: {problem}")
     blind = document["verdict"] == "cannot_tell"
     return RunOutcome(ExitCode.CANNOT_TELL if blind else ExitCode.DONE, str(document["summary"]))
+
+
+def count_figures(
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
+) -> dict[str, Any]:
+    """Count what the summary at the end of a run shows."""
+    severities = Counter(finding["severity"] for finding in document["findings"])
+    statuses = Counter(outcome.status for outcome in answers.outcomes)
+    rows = [file.to_row() for file in files.values()]
+    buckets = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
+    quality = document["quality"]
+    failed = Counter(expectation["consequence"] for expectation in quality["failed"])
+    slowest = sorted(answers.seconds.items(), key=lambda item: (-item[1], item[0]))[:5]
+    return {
+        "verdict": document["verdict"],
+        "summary": document["summary"],
+        "archive": document["archive"],
+        "lines": {name: sum(row[name] for row in rows) for name in buckets},
+        "damaged": sum(file.broken for file in files.values()),
+        "findings": {severity: severities[severity] for severity in WORST_FIRST},
+        "suppressed": len(answers.suppressed),
+        "quality": {
+            "gate": quality["gate"],
+            "checks": quality["checks"],
+            "failed": dict(sorted(failed.items())),
+        },
+        "detectors": dict(sorted(statuses.items())),
+        "slowest": dict(slowest),
+    }
 
 
 def clear_result(out: Path) -> None:

@@ -190,20 +190,24 @@ def _run(
     if (settings.data_docs or settings.gx_context) and classes is not None:
         name = "--data-docs" if settings.data_docs else "--gx-context"
         raise click.UsageError(f"{name} is not redacted; leave it, or --redact.")
-    from forensics import redacted_run, run_result
-    from forensics.engine.progress import Progress
-    from forensics.pipeline import postmortem
+    from forensics.lib.second_process import open_second_process
 
-    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
-        if classes is None:
-            result = postmortem(settings, progress.notify, progress)
-        else:
-            names = redacted_run.parse_classes(classes)
-            result = redacted_run.redacted_postmortem(
-                settings, names, map_path, progress.notify, progress
-            )
-        for line in run_result.format_summary(result):
-            progress.notify(line)
+    # It loads its modules while this process loads them.
+    with open_second_process(["forensics.quality.gate"], settings.master) as second:
+        from forensics import redacted_run, run_result
+        from forensics.engine.progress import Progress
+        from forensics.pipeline import postmortem
+
+        with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
+            if classes is None:
+                result = postmortem(settings, progress.notify, progress, second)
+            else:
+                names = redacted_run.parse_classes(classes)
+                result = redacted_run.redacted_postmortem(
+                    settings, names, map_path, progress.notify, progress, second
+                )
+            for line in run_result.format_summary(result):
+                progress.notify(line)
     return result
 
 

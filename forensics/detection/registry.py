@@ -25,18 +25,24 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError, reading_page
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.yaml_with_lines import FileText, rules_folder
 from forensics.run_output.reader import Tables
 
 _GROUP = "kafka_forensics.detectors"
 
 
-def detect(tables: Tables, history: History, packs: Sequence[Pack] = ()) -> DetectionResults:
-    """Run every detector, also those of packs."""
+def detect(
+    tables: Tables,
+    history: History,
+    packs: Sequence[Pack] = (),
+    second: SecondProcess = ALONE,
+) -> DetectionResults:
+    """Run every detector, also those of packs; `second` takes part in it."""
     detectors = all_detectors(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     limits = load_limits(pages, [detector.name for detector in detectors])
-    return run_detectors(DetectionContext(tables, history, limits), detectors)
+    return run_detectors(DetectionContext(tables, history, limits), detectors, second)
 
 
 def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:

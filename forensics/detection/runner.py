@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,11 @@ from forensics.detection.impact import measure_impact
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
 from forensics.detection.thresholds import SuppressedFinding, find_suppression
 from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.run_output.findings import Finding, sort_findings
+
+# Of fewer events the detectors are done before another process has begun with them.
+_MANY_EVENTS = 50_000
 
 
 @dataclass(frozen=True)
@@ -62,28 +66,36 @@ class DetectionResults:
     requirements: Mapping[str, LogRequirements] = field(default_factory=dict)
 
 
-def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> DetectionResults:
-    """Run each detector in turn, then chain their findings."""
+def run_detectors(
+    context: DetectionContext, detectors: Iterable[Detector], second: SecondProcess = ALONE
+) -> DetectionResults:
+    """Run each detector, then chain their findings.
+
+    Of many events, `second` asks a part of the shipped detectors: what others have written may
+    rest on being run in this process.
+    """
     detectors = sorted(detectors, key=lambda detector: detector.name)
+    if not second.is_there or context.tables.count_rows("events") < _MANY_EVENTS:
+        second = ALONE
+    shared = [one for one in detectors if not one.is_third_party]
+    asked = {
+        answer.detector: answer
+        for part in second.share(len(shared), _AskDetectors(context, shared))
+        for answer in part
+    }
+    own = [one for one in detectors if one.is_third_party]
+    asked |= {one.name: _ask_detector(one, context) for one in own}
     shown: list[Finding] = []
     accepted: list[SuppressedFinding] = []
     outcomes: list[Outcome] = []
-    seconds: dict[str, float] = {}
+    seconds = {detector.name: asked[detector.name].seconds for detector in detectors}
     for detector in detectors:
-        begun = time.monotonic()
-        try:
-            findings = list(detector.find(context))
-        except Exception as error:
-            if not detector.is_third_party:
-                raise
-            reason = f"it failed: {type(error).__name__}: {error}"
-            outcomes.append(
-                Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
-            )
+        answer = asked[detector.name]
+        if answer.failure:
+            reasons = [f"it failed: {answer.failure}"]
+            outcomes.append(Outcome(detector.name, "failed", reasons=reasons, about=detector.about))
             continue
-        finally:
-            seconds[detector.name] = round(time.monotonic() - begun, 2)
-            release_arrow_memory()
+        findings = answer.findings
         suppressed = [one for it in findings if (one := find_suppression(it, context.limits))]
         hidden = {one.finding.id for one in suppressed}
         kept = [finding for finding in findings if finding.id not in hidden]
@@ -105,6 +117,42 @@ def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> D
         seconds,
         {detector.name: detector.requirements for detector in detectors},
     )
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one detector has found or why it failed, and how long it took."""
+
+    detector: str
+    findings: Sequence[Finding]
+    failure: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _AskDetectors:
+    """Asks those of some detectors whose numbers it is given."""
+
+    context: DetectionContext
+    detectors: Sequence[Detector]
+
+    def __call__(self, numbers: Iterator[int]) -> list[_Answer]:
+        """Return the answers."""
+        return [_ask_detector(self.detectors[number], self.context) for number in numbers]
+
+
+def _ask_detector(detector: Detector, context: DetectionContext) -> _Answer:
+    """Run a detector; only one that is not shipped may fail."""
+    begun, findings, failure = time.monotonic(), list[Finding](), ""
+    try:
+        findings = list(detector.find(context))
+    except Exception as error:
+        if not detector.is_third_party:
+            raise
+        failure = f"{type(error).__name__}: {error}"
+    finally:
+        release_arrow_memory()
+    return _Answer(detector.name, findings, failure, round(time.monotonic() - begun, 2))
 
 
 def _outcome(detector: Detector, findings: int, suppressed: int, visibility: Visibility) -> Outcome:

@@ -6,7 +6,11 @@ for a few lines, as in a rule's examples.
 
 from __future__ import annotations
 
+import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,44 +19,61 @@ import pyarrow.parquet as pq
 
 from forensics.engine.base import Batches, EventReader, GroupReducer
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.engine.task_files import make_empty
 from forensics.errors import ForensicsError
-from forensics.events.scan import STAGED_SCHEMA, Scanner, compile_patterns, load_scanner
+from forensics.events.log_reader import Compiled
+from forensics.events.scan import STAGED_SCHEMA, compile_patterns, load_scanner
 from forensics.ingest.read_plan import Split, estimate_text_bytes
 from forensics.lib.arrow_io import read_batches, write_batches, write_table
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.text_format import format_bytes
 
 # More text is for Spark, which shares it among cores and does not hold it.
 MAX_BYTES = 256 << 20
 
 
+# So much text and more is read by two processes, if there are two.
+SHARED_BYTES = 32 << 20
+# Pieces of files are so large at most, where both may read them.
+SHARED_PIECE = 16 << 20
+
+
 class LocalEngine:
-    """Runs every stage in this process."""
+    """Runs every stage in this process, and lets a second one take part in what is large."""
 
     def __init__(
-        self, listener: ProgressListener = SILENT, max_bytes: float = float("inf")
+        self,
+        listener: ProgressListener = SILENT,
+        max_bytes: float = float("inf"),
+        second: SecondProcess = ALONE,
     ) -> None:
         """Tell a listener how much is read, and refuse archives with more text than `max_bytes`."""
-        self._listener, self._max_bytes = listener, max_bytes
+        self._listener, self._max_bytes, self._second = listener, max_bytes, second
 
     def scan(
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
         self._refuse_large(splits)
-        scanner = load_scanner(overlays, context=context)
-        scanner.reader.search_at_once(compile_patterns(splits, overlays, context=context))
-        write_batches(self._scan(scanner, splits), STAGED_SCHEMA, target)
+        second, written = ALONE, target.with_name(f"{target.name}_written")
+        if sum(map(estimate_text_bytes, splits)) >= SHARED_BYTES:
+            second = self._second
+            # Who takes the last piece should have little to do.
+            splits = sorted(splits, key=lambda split: -split.cost)
+        compiled = compile_patterns(splits, overlays, context=context)
+        work = _Scan(splits, overlays, context, compiled, written)
+        ends = list(accumulate(split.bytes for split in splits))
 
-    def _scan(self, scanner: Scanner, splits: Sequence[Split]) -> Batches:
-        yield from scanner.scan_all(self._tell(splits))
+        def tell(number: int) -> None:
+            # What stands before it has been read, or is nearly.
+            self._listener.bytes_read(ends[number] - splits[number].bytes, ends[-1])
 
-    def _tell(self, splits: Sequence[Split]) -> Iterator[Split]:
-        """Yield splits, and tell the listener of each that was read."""
-        done, total = 0, sum(split.bytes for split in splits)
-        for split in splits:
-            yield split
-            done += split.bytes
-            self._listener.bytes_read(done, total)
+        parts = second.share(len(splits), work, tell)
+        self._listener.bytes_read(ends[-1], ends[-1])
+        make_empty(target)
+        for number, path in enumerate(parts):
+            path.rename(target / f"part-{number}.parquet")
+        shutil.rmtree(written)
 
     def _refuse_large(self, splits: Sequence[Split]) -> None:
         text = sum(map(estimate_text_bytes, splits))
@@ -130,6 +151,26 @@ class LocalEngine:
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
         return _apply_sorted(table, keys, GroupReducer(keys, reduce), schema)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Reads some of the splits, and writes what is in them into a file of its own."""
+
+    splits: Sequence[Split]
+    overlays: str
+    context: bool
+    compiled: Compiled
+    folder: Path
+
+    def __call__(self, numbers: Iterator[int]) -> Path:
+        """Return the file, which is whole."""
+        scanner = load_scanner(self.overlays, context=self.context)
+        scanner.reader.search_at_once(self.compiled)
+        folder = self.folder / uuid.uuid4().hex
+        rows = scanner.scan_all(self.splits[number] for number in numbers)
+        write_batches(rows, STAGED_SCHEMA, folder)
+        return folder / "part-0.parquet"
 
 
 def _apply_sorted(

@@ -105,6 +105,11 @@ def _load_scanner(overlays: str, context: bool) -> Scanner:
     return Scanner(LogReader(rules.layouts, active, rules.wrappers, quiet))
 
 
+def preload_scanner(overlays: str, *, context: bool) -> None:
+    """Read the rules before there is something to scan."""
+    load_scanner(overlays, context=context)
+
+
 # Half a second goes into compiling all patterns: as much as these take longer without.
 _MANY_SPLITS, _MANY_BYTES = 64, 32 << 20
 _COMPILING = Lock()

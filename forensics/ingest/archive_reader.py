@@ -17,15 +17,22 @@ from forensics.ingest import window_formats
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview, renew
+from forensics.ingest.message_columns import LineJudge
 from forensics.ingest.packed_files import BLOCK, UnpackedFile, Unpacker, read_blocks
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_limits import DamageError
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
-from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
+from forensics.ingest.record_starts import (
+    HEAD_BYTES,
+    MAX_RECORD,
+    MOST_LINES,
+    Signature,
+    is_crowded,
+)
 from forensics.ingest.tar_reader import TarReader
 from forensics.ingest.time_formats import day_in_name
-from forensics.ingest.window_formats import LineJudge, WindowReader
+from forensics.ingest.window_formats import WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
 from forensics.ingest.zip_headers import ZipEntry, ZipError, read_directory
@@ -341,8 +348,8 @@ def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _thin(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Cut blocks of far too many lines: each line costs memory, however short it is."""
     for block in blocks:
-        if window_formats.is_crowded(block):
-            size = window_formats.MOST_LINES
+        if is_crowded(block):
+            size = MOST_LINES
             yield from (block[at : at + size] for at in range(0, len(block), size))
         else:
             yield block

@@ -10,8 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
 
 from forensics.ingest.embedded_client_lines import KAFKAJS_MODULES
+from forensics.ingest.record_starts import Bytes, Flags, Signature
 from forensics.ingest.separator_patterns import GapPart, common_prefix, gap_parts
 
 # Nearly all lines have a column; messages alone agree in less.
@@ -325,3 +329,28 @@ def leads_with_column(messages: Sequence[str], holds_logger: HoldsLogger) -> boo
     pattern = LinePattern(rests=list(some))
     pattern.strip_columns(holds_logger, after_logger=True)
     return bool(pattern.source)
+
+
+class LineJudge(Protocol):
+    """What is known of layouts: how records begin, and whether a layout reads a line as it is."""
+
+    @property
+    def signatures(self) -> Sequence[Signature]:
+        """How records of the known layouts begin."""
+
+    @property
+    def loggers(self) -> frozenset[str]:
+        """The last parts of the names of Kafka's loggers."""
+
+    @property
+    def starts(self) -> MessageStarts:
+        """What messages that rules know begin with."""
+
+    def count_known(self, lines: pa.Array, kinds: Bytes) -> int:
+        """Count the messages and loggers in some records that rules know."""
+
+    def reads(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
+        """Say which lines a layout reads; `followed` marks those with lines below them."""
+
+    def proves(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
+        """Say which lines end as a layout does, each by itself."""

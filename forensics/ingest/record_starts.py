@@ -22,6 +22,9 @@ MAX_RECORD = 1 << 20
 # So much of a file decides if it has records at all; the same for every split size.
 HEAD_BYTES = 256 << 10
 
+# More lines than this are not looked at at once.
+MOST_LINES = 512 << 10
+
 _NEWLINE, _RETURN, _SPACE, _ESCAPE = 10, 13, 32, 27
 # The lines of a stack trace or of a dump of settings that are not indented, and how much of a line
 # is looked at.
@@ -260,6 +263,17 @@ def match_starts(
             left, starts, lengths = left[others], starts[others], lengths[others]
             words = {offset: read[others] for offset, read in words.items()}
     return kinds
+
+
+def spread_rows(rows: Offsets, count: int) -> Offsets:
+    """Return so many of some rows, from all over them."""
+    chosen = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+    return rows if len(rows) <= count else rows[chosen]
+
+
+def is_crowded(text: bytes) -> bool:
+    """Return True if the lines of a text are shorter than those of any log."""
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE)) > MOST_LINES
 
 
 def find_strays(data: Bytes, starts: Offsets, ends: Offsets) -> Flags:

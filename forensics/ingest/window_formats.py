@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +19,19 @@ import pyarrow.compute as pc
 from forensics.ingest.inferred_layout import FoundLayout, layouts_on_day
 from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.line_suffixes import find_ending
-from forensics.ingest.message_columns import MessageStarts
+from forensics.ingest.message_columns import LineJudge
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     MAX_RECORD,
-    Bytes,
     Flags,
     Lines,
     Offsets,
     Signature,
     concat_lines,
     find_lines,
+    is_crowded,
     match_starts,
+    spread_rows,
 )
 from forensics.ingest.text_buffer import (
     LONGEST_LINE,
@@ -56,11 +56,9 @@ from forensics.ingest.wrappers import CodeWrapper, FoundEnd, FoundPrefix
 # As long as a block, so that a stream is read window by window.
 WINDOW = 4 << 20
 _KNOWN_SAMPLE, _OTHER_SAMPLE, _INDENTED_SAMPLE = 48, 96, 32
-# More lines than this are not looked at at once.
-MOST_LINES = 512 << 10
 # So few lines of a window that look like records are lines of a message.
 _FEW_LINES, _FEW_SHARE = 3, 0.05
-_MAX_STACKS = 4
+_MAX_STACKS, _MOST = 4, 0.5
 # So many lines make another layout beside those that are known.
 _MIN_FOUND = 5
 # Where a time or a level stands near its beginning, a line may be a record.
@@ -84,40 +82,20 @@ _DIGITS = re.compile("[0-9]+")
 _WRITTEN_HEAD = r"^\[[0-9][^\]]*[0-9]Z?\] \S+ "
 _HEAD_ABOVE = _WRITTEN_HEAD + r"([^\n]{0,80}) \([\w.$-]+\)\r*\n?$"
 _BELOW_SAMPLE, _BELOW_SHARE = 1000, 0.9
-_SPACE, _ESCAPE, _NEWLINE, _FEW = 32, 27, 10, 8
-
-
-class LineJudge(Protocol):
-    """What is known of layouts: how records begin, and whether a layout reads a line as it is."""
-
-    @property
-    def signatures(self) -> Sequence[Signature]:
-        """How records of the known layouts begin."""
-
-    @property
-    def loggers(self) -> frozenset[str]:
-        """The last parts of the names of Kafka's loggers."""
-
-    @property
-    def starts(self) -> MessageStarts:
-        """What messages that rules know begin with."""
-
-    def count_known(self, lines: pa.Array, kinds: Bytes) -> int:
-        """Count the messages and loggers in some records that rules know."""
-
-    def reads(self, lines: pa.Array, kinds: Bytes, followed: Flags) -> Flags:
-        """Say which lines a layout reads; `followed` marks those with lines below them."""
+_SPACE, _ESCAPE, _FEW = 32, 27, 8
 
 
 @dataclass(frozen=True)
 class WindowStacks:
     """How one window is read: its stacks, in order.
 
-    `plain` are the signatures of records that are read as they are; `loose`: there is no record.
+    `plain` are the signatures of records that are read as they are, and `mixed` those of which
+    most are; `loose`: there is no record.
     """
 
     stacks: tuple[WrapperStack, ...] = ()
     plain: tuple[int, ...] = ()
+    mixed: tuple[int, ...] = ()
     loose: bool = False
     # Lines of a sample that look like records and are read by no layout: their most frequent
     # shapes, and how many there are of each.
@@ -276,8 +254,11 @@ class WindowReader:
         texts = to_texts(lines)
         opened = [stack.open(texts) for stack in window.stacks]
         numbers = np.array([0, *(self._number(stack) for stack in window.stacks)])
-        if len(opened) == 1 and not window.plain:
+        if len(opened) == 1 and not window.plain and not window.mixed:
             return opened[0], np.where(opened[0].carried, numbers[1], 0)
+        plain = np.isin(lines.kinds, window.plain)
+        rows = np.flatnonzero(np.isin(lines.kinds, window.mixed))
+        plain[rows] = self._proved(lines, rows)
         known = [stack for stack in window.stacks if not stack.is_found]
         # As they are, records of layouts that were proved come before those of found layouts.
         order = [*range(1, len(known) + 1), 0, *range(len(known) + 1, len(opened) + 1), 0]
@@ -286,8 +267,7 @@ class WindowReader:
         for place, at in enumerate(order):
             if at == 0:
                 proved = place < len(order) - 1
-                records = np.isin(lines.kinds, window.plain)
-                records = records if proved else (lines.kinds > 0) & (carriers == 0)
+                records = plain if proved else (lines.kinds > 0) & (carriers == 0)
             else:
                 one = opened[at - 1]
                 kinds = match_starts(one.data, one.starts, one.stops, self._judge.signatures)
@@ -296,6 +276,11 @@ class WindowReader:
             chosen[records & (chosen < 0)] = at
         chosen = np.where(chosen < 0, carriers, chosen)
         return choose_texts(texts, opened, chosen), numbers[chosen]
+
+    def _proved(self, lines: Lines, rows: Offsets) -> Flags:
+        """Mark lines that a known layout reads, whatever stands around them."""
+        followed = np.append(lines.kinds[1:] == 0, True)[rows]
+        return self._judge.proves(cut_lines(lines, rows), lines.kinds[rows], followed)
 
     def _number(self, stack: WrapperStack) -> int:
         if stack.name not in self.names:
@@ -307,7 +292,7 @@ class WindowReader:
         """Decide how the lines of a window are read."""
         if not len(lines):
             return WindowStacks()
-        known = _spread(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
+        known = spread_rows(np.flatnonzero(lines.kinds), _KNOWN_SAMPLE)
         given, known = self._take_pasted(lines, known)
         followed = np.append(lines.kinds[1:] == 0, True)[known]
         good = self._judge.reads(cut_lines(lines, known), lines.kinds[known], followed)
@@ -315,8 +300,8 @@ class WindowReader:
         written = (lines.kinds == 0) & (lines.ends > lines.starts)
         indented = lines.data[lines.starts] <= _SPACE
         others = np.append(
-            _spread(np.flatnonzero(written & ~indented), _OTHER_SAMPLE),
-            _spread(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
+            spread_rows(np.flatnonzero(written & ~indented), _OTHER_SAMPLE),
+            spread_rows(np.flatnonzero(written & indented), _INDENTED_SAMPLE),
         )
         looks = pc.match_substring_regex(cut_lines(lines, others, _LOOKS_IN), _LOOKS)
         looks_like = looks.to_numpy(zero_copy_only=False)
@@ -332,11 +317,19 @@ class WindowReader:
         found = [self._with_messages_below(stack, lines) for stack in found]
         found = [self._with_true_names(stack, lines) for stack in found]
         kinds = lines.kinds[known]
-        plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
+        shares = {kind: good[kinds == kind].mean() for kind in np.unique(kinds).tolist()}
+        plain = tuple(kind for kind, share in shares.items() if share == 1)
+        same = self._proved(lines, known) == good
+        mixed = tuple(
+            kind
+            for kind, share in shares.items()
+            if _MOST <= share < 1 and not given and same[kinds == kind].all()
+        )
         # Shipped wrappers come first: they are stricter.
         stacks = sorted(found, key=lambda stack: stack.is_found)
         stacks = [*given, *(stack for stack in (*stacks, *coded) if stack not in given)]
-        return WindowStacks(tuple(stacks), tuple(plain), unread=_unread_shapes(left, len(sample)))
+        shapes = _unread_shapes(left, len(sample))
+        return WindowStacks(tuple(stacks), plain, mixed, unread=shapes)
 
     def _with_messages_below(self, stack: WrapperStack, lines: Lines) -> WrapperStack:
         """Let a stack read heads of records whose messages stand in the lines below them."""
@@ -578,11 +571,6 @@ def _rank(tried: tuple[float, WrapperStack, Flags, Flags]) -> tuple[float, bool,
     return worth, any(isinstance(one, FoundEnd) for one in stack.wrappers), -len(stack.wrappers)
 
 
-def is_crowded(text: bytes) -> bool:
-    """Return True if the lines of a text are shorter than those of any log."""
-    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE)) > MOST_LINES
-
-
 def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:
     """Return the most frequent shapes of lines that look like records, if they are not few."""
     looks = pc.match_substring_regex(pc.binary_slice(left, 0, _LOOKS_IN), _RECORD)
@@ -592,8 +580,3 @@ def _unread_shapes(left: pa.Array, sampled: int) -> tuple[tuple[str, int], ...]:
     texts = [line.decode("utf-8", "replace")[:_SHAPE_CHARS] for line in lines]
     shapes = Counter(_DIGITS.sub("0", text) for text in texts)
     return tuple(sorted(shapes.items(), key=lambda one: (-one[1], one[0]))[:_MAX_SHAPES])
-
-
-def _spread(rows: Offsets, count: int) -> Offsets:
-    chosen = np.linspace(0, len(rows) - 1, count).astype(np.int64)
-    return rows if len(rows) <= count else rows[chosen]

@@ -305,6 +305,7 @@ class _EntryData:
             self._input.skip(self._left)
             self._left = 0
             self._descriptor(self._entry.packed)
+        self._stream = None
         if wanted != (self._crc, self._size):
             raise DamageError(_difference(wanted, self._size))
 
@@ -323,7 +324,11 @@ class _EntryData:
         return self._crc, self._size
 
     def finish(self) -> None:
-        """Go behind the entry."""
+        """Go behind the entry, and leave its stream, which holds this entry and much memory."""
+        self._go_behind()
+        self._stream = None
+
+    def _go_behind(self) -> None:
         if not self._open_end:
             self._input.skip(self._left)
             if self._entry.streamed and not self._ended:

@@ -20,6 +20,7 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import DetectionResults, Outcome
 from forensics.detection.verdict import CLEAR, withhold_verdict
 from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.second_process import SecondProcess
 from forensics.quality import metrics
 from forensics.quality.expectations import CONSEQUENCES, TABLES, Expectation
 from forensics.quality.gx_runner import CheckResult, GxRunner, write_context
@@ -117,7 +118,47 @@ def run_checks(
     `docs` is the folder for Data Docs, `context` that for a context of Great Expectations, if
     these are wanted.
     """
-    expectations = list(expectations)
+    return Gate(check_tables(run, list(expectations), docs, context))
+
+
+# What stands in these is known once detectors have answered.
+_OF_FINDINGS = ("archive", "findings")
+
+
+def begin_checks(
+    second: SecondProcess,
+    run: GateInput,
+    expectations: Iterable[Expectation],
+    docs: Path | None = None,
+    context: Path | None = None,
+) -> Callable[[GateInput], Gate]:
+    """Begin to check what is known before there are findings; return what does as `run_checks`.
+
+    That is only begun where another process can do it, and where nothing is written of all tables
+    together.
+    """
+    held = list(expectations)
+    if not second.is_there or docs or context:
+        return lambda run: run_checks(run, held, docs, context)
+    late = [one for one in held if one.table in _OF_FINDINGS]
+    early = [one for one in held if one.table not in _OF_FINDINGS]
+    begun = second.start(check_tables, run, early)
+
+    def finish(run: GateInput) -> Gate:
+        checks = second.start(check_tables, run, late).result() + begun.result()
+        order = list(TABLES)
+        return Gate(sorted(checks, key=lambda check: order.index(check.expectation.table)))
+
+    return finish
+
+
+def check_tables(
+    run: GateInput,
+    expectations: Sequence[Expectation],
+    docs: Path | None = None,
+    context: Path | None = None,
+) -> list[Check]:
+    """Check some expectations, and write what `run_checks` is asked to write."""
     by_table: dict[str, list[Expectation]] = {}
     for expectation in expectations:
         by_table.setdefault(expectation.table, []).append(expectation)
@@ -135,7 +176,7 @@ def run_checks(
     runner.close()
     if context is not None:
         write_context(context, frames, expectations)
-    return Gate(checks)
+    return checks
 
 
 def _frame(table: str, run: GateInput) -> pd.DataFrame:

@@ -27,6 +27,7 @@ import pandas as pd
 
 from forensics.errors import ForensicsError, Problem, RuleError
 from forensics.events.packs import Pack
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.this_machine import start_helper
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
@@ -328,15 +329,21 @@ def _load_late() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def preload_library(*, with_spark: bool = True) -> None:
-    """Load the library: in a thread while Spark starts, and here where nothing is waited for."""
-    if with_spark:
+def preload_library(*, with_spark: bool = True, second: SecondProcess = ALONE) -> None:
+    """Load the library: where it is used, and while this process does something else."""
+    if second.is_there:
+        second.start(_load)
+    elif with_spark:
         # The first use loads it again, and then reports why that fails.
         start_helper(_library)
     else:
         # Two threads of one Python take turns, which costs each of them more than it gains.
         with suppress(Exception):
-            _library("pyspark")
+            _load()
+
+
+def _load() -> None:
+    _library("pyspark")
 
 
 @contextmanager

@@ -131,6 +131,10 @@ class Tables:
 
     folder: Path
 
+    def __getstate__(self) -> dict[str, Path]:
+        """Hand on where the tables are, and not what was read of them."""
+        return {"folder": self.folder}
+
     @cached_property
     def _datasets(self) -> dict[str, ds.Dataset]:
         return {}

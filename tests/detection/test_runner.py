@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forensics.detection import runner
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.detection.requirements import BROKERS, CLIENTS, LogRequirements, Visibility
 from forensics.detection.runner import Detector, run_detectors
 from forensics.detection.thresholds import find_expired_suppressions, load_limits
 from forensics.errors import RuleError
+from forensics.lib.second_process import open_second_process
 from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
 from forensics.run_output.reader import Tables
@@ -209,3 +213,43 @@ def test_a_shipped_detector_that_fails_is_not_hidden(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         run_detectors(case(tmp_path), [Detector(NAME, fails)])
+
+
+def test_two_processes_ask_the_shipped_detectors_and_this_one_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_MANY_EVENTS", 0)
+    one, asked_in = case(tmp_path), list[int]()
+
+    def find(_: DetectionContext) -> Iterator[Finding]:
+        asked_in.append(os.getpid())
+        yield finding()
+
+    def fails(_: DetectionContext) -> Iterator[Finding]:
+        raise ZeroDivisionError("by nothing")
+
+    others = [
+        Detector("their-own", find, is_third_party=True),
+        Detector("unfit", fails, is_third_party=True),
+    ]
+    alone = run_detectors(one, [*detectors(), *others])
+    with open_second_process() as second:
+        both = run_detectors(one, [*detectors(), *others], second)
+        assert second.is_there or second.pid is None
+
+    assert [os.getpid()] * 2 == asked_in
+    assert replace(alone, seconds={}) == replace(both, seconds={})
+    assert {"failed"} == {one.status for one in both.outcomes if one.detector == "unfit"}
+    assert list(alone.seconds) == list(both.seconds)
+
+
+def test_a_shipped_detector_that_fails_in_the_second_process_is_not_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_MANY_EVENTS", 0)
+    # What a partial lacks is an error wherever it is called.
+    fails: Any = partial(int, base=10)
+    unfit = [Detector(f"{NAME}-{number}", fails) for number in range(2)]
+
+    with open_second_process() as second, pytest.raises(TypeError, match="explicit base"):
+        run_detectors(case(tmp_path), unfit, second)

@@ -14,13 +14,17 @@ import pytest
 from click.testing import CliRunner
 
 from forensics.cli.app import jobs_folder, make_group
+from forensics.engine import local
 from forensics.engine.local import LocalEngine
+from forensics.engine.progress import ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events.packs import packs_to_json
 from forensics.ingest.read_plan import plan_reading
 from forensics.lib import arrow_io
 from forensics.lib.limits import DEFAULT_LIMITS
+from forensics.lib.second_process import open_second_process
 
+LOGS = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
 SAMPLE = Path(__file__).parents[2] / "sample_logs/391-failed-disk/logs.tar.gz"
 SCHEMA = pa.schema([("kind", pa.string()), ("line", pa.int64())])
 # Runs the command, and says which modules of Spark were loaded for it.
@@ -100,3 +104,35 @@ def test_a_file_is_sorted_and_its_groups_are_small(tmp_path: Path) -> None:
     found = [(row["kind"] or "~", row["line"]) for row in pq.read_table(path).to_pylist()]
     assert found == sorted(found)
     assert pq.read_metadata(path).num_row_groups == 2
+
+
+class HeardProgress(ProgressListener):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []
+
+    def bytes_read(self, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_two_processes_scan_each_piece_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
+) -> None:
+    work, listener = plan_reading([str(LOGS)], 100_000, DEFAULT_LIMITS), HeardProgress()
+    LocalEngine().scan(work.splits, packs_to_json(()), tmp_path / "alone")
+    monkeypatch.setattr(local, "SHARED_BYTES", 0)
+    with open_second_process() as second:
+        if is_lost and second.pid:
+            second.start(os._exit, 1)
+        engine = LocalEngine(listener, second=second)
+        engine.scan(work.splits, packs_to_json(()), tmp_path / "both")
+
+    alone, both = (pq.read_table(tmp_path / name) for name in ("alone", "both"))
+    order = [(name, "ascending") for name in ("file", "split", "line", "offset", "kind", "account")]
+    assert alone.sort_by(order).to_pylist() == both.sort_by(order).to_pylist()
+    assert sorted(listener.heard) == listener.heard
+    total = sum(split.bytes for split in work.splits)
+    assert listener.heard[-1] == (total, total)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "both"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -198,6 +199,24 @@ def test_where_a_file_is_split_changes_nothing(
     assert facts(whole) == facts(split)
     assert [account_row(whole)] == [account_row(split)]
     assert len(whole.events) > 0
+
+
+@pytest.mark.parametrize("split_size", [64 << 20, 7_001])
+def test_where_some_lines_are_cut_the_others_keep_their_layout(
+    split_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a collector with a limit; what is left of a line has no logger."""
+    monkeypatch.setattr(window_formats, "WINDOW", 16 << 10)
+    lines = PLAIN.splitlines(keepends=True)
+    text = "".join(
+        line if number % 10 else line[: len(line) // 2] + "\n" for number, line in enumerate(lines)
+    )
+
+    found = Counter(map(str, facts(read(text, split_size))))
+
+    assert not found - Counter(map(str, bare()))
+    assert found.total() > 0.85 * len(bare())
+    assert found == Counter(map(str, facts(read(text))))
 
 
 def test_lines_of_a_part_that_no_layout_reads_are_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gc
 import gzip
 import io
 import struct
@@ -260,3 +261,20 @@ def test_names_of_windows_are_folders(tmp_path: Path) -> None:
 
     assert found.files.keys() == plain.files.keys()
     assert found.facts() == plain.facts()
+
+
+def test_zips_in_a_zip_leave_nothing_to_the_collector_of_garbage(tmp_path: Path) -> None:
+    """It looks seldom, and each entry that waits for it holds its decompressor."""
+    inner = zipped({f"{number}.log": LOG for number in range(16)}, zipfile.ZIP_DEFLATED)
+    path = tmp_path / "a.zip"
+    path.write_bytes(zipped({f"{number}.zip": inner for number in range(16)}))
+    gc.collect()
+    gc.disable()
+    try:
+        found = scan(path)
+        left = gc.collect()
+    finally:
+        gc.enable()
+
+    assert len(found.files) == 256
+    assert left < 100

@@ -15,6 +15,7 @@ from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.client_connections import (
     REFUSED,
     broker_of_connection,
+    find_dead_bootstraps,
     find_unreachable_addresses,
     is_up,
 )
@@ -71,6 +72,7 @@ class _KnownCauses:
         }
         self._oversize = find_oversize_requests(context)
         self._refused = _read_refusals(context)
+        self._lost = {one.subject for one in find_dead_bootstraps(context)}
 
     def keep(self, row: Row) -> bool:
         """Return True for a disconnect that nothing else explains."""
@@ -81,6 +83,8 @@ class _KnownCauses:
             return False
         broker = broker_of_connection(number)
         if (row["node"] or "", broker) in self._unreachable:
+            return False
+        if broker is None and (row["node"], row["client"]) in self._lost:
             return False
         # A broker ends the connection of whom it refuses; that has a finding of its own.
         refused = self._refused.get((row["node"], row["client"]), ())

@@ -232,12 +232,12 @@ def _common_finding(
     limits = context.limits[NAME]
     nodes = sorted({own.node for own, _ in group})
     ended = group[0][1].at
-    # From then on none of them heard of it; a session ends for the broker once it is told so.
-    begin = min(ended, max(map(_last_answer, silences), default=ended))
     end = max([ended, *(expiry.registered_at or ended for _, expiry in group)])
     # Whoever stood still itself writes nothing before it wakes.
     early = [one for one in silences if one.first[0]["at"] < ended - _WAKING]
     lived = sorted({node for one in early for node in one.nodes})
+    # From then on none of them heard of it; a session ends for the broker once it is told so.
+    begin = min(ended, max(map(_last_answer, early), default=ended))
     waited = (ended - begin) / SECOND
     long = f" after {seconds_text(waited)} without an answer" if waited >= 1 else ""
     return context.finding(

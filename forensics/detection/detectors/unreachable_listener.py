@@ -11,7 +11,9 @@ from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.client_connections import (
+    DeadBootstrap,
     UnreachableAddress,
+    find_dead_bootstraps,
     find_unreachable_addresses,
 )
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
@@ -35,6 +37,35 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     yield from _find_unresolved_peers(context, settings)
     yield from _find_missing_listeners(context)
     yield from _find_unresolved_bootstrap(context)
+    for one in find_dead_bootstraps(context):
+        yield _bootstrap_finding(context, one)
+
+
+def _bootstrap_finding(context: DetectionContext, one: DeadBootstrap) -> Finding:
+    """Build the finding on a client that never gets as far as the cluster."""
+    node, client = one.subject
+    name, session, limits = client or node or "unknown", one.session, context.limits[NAME]
+    shown = join_names(one.addresses, _SHOWN)
+    return context.finding(
+        NAME,
+        limits["clients"],
+        f"{name} does not reach the cluster: its bootstrap servers ({shown}) take no connection",
+        session.begin,
+        session.end,
+        session.first,
+        clients=[name],
+        measures=_measures("bootstrap", one.addresses[0], session.count, clients=1),
+        explanation="Brokers ran all the while, and the client met none of them: whatever it wants"
+        " to write or read waits. Either its bootstrap.servers are wrong or out of date, or"
+        " something between the two refuses connections.",
+        actions=[
+            f"Set bootstrap.servers of {quote(name)} to brokers: {context.commands.places.brokers}",
+            f"On the host of {quote(name)}: nc -vz {_host_and_port(one.addresses[0])}",
+        ],
+        why=f"{session.count} failures in {session.seconds:g} s, and not one connection"
+        f" (at least {limits['least']}, and for {limits['lasting']} s)",
+        doubts=["It may be a client of another cluster, whose brokers are not in these logs."],
+    )
 
 
 def _read_advertised_listeners(context: DetectionContext) -> list[Row]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.detection.shared.client_settings import read_client_starts
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.arrow_io import is_any_of
 from forensics.lib.time_units import SECOND
 
 _LIMITS = "unreachable-listener"
@@ -30,6 +32,10 @@ _UNRESOLVED = re.compile(
 )
 _REFUSED = re.compile(r"(?i)refused|actively refused")
 _TIMED_OUT = re.compile(r"(?i)timed? ?out|setup timeout|no route to host|unreachable")
+# What a client says when none of its servers answers.
+_EVERY_DOWN = ["all_brokers_down", "client_rebootstrap"]
+# A connection that was made, and what a client says as it ends.
+_CONNECTED = re.compile(r"(?i)state (?:UP|APIVERSION_QUERY|AUTH)|terminating|_DESTROY")
 _ADDRESS = re.compile(r"(?:^|[\s'\"/(#])((?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9_.-]+):\d{1,5})\b")
 
 
@@ -98,6 +104,70 @@ def find_unreachable_addresses(context: DetectionContext) -> list[UnreachableAdd
         address.nodes.add(node or "")
         address.first += session.first[:5]
     return sorted(found.values(), key=lambda one: (one.begin, one.address, one.reason))
+
+
+@dataclass
+class DeadBootstrap:
+    """A client that got no connection to any bootstrap server, though the cluster ran."""
+
+    session: EventSession
+    addresses: Sequence[str]
+
+    @property
+    def subject(self) -> tuple[str | None, str | None]:
+        """Its node, and its id."""
+        node, client = self.session.subject
+        return node, client
+
+
+@once_per_run
+def find_dead_bootstraps(context: DetectionContext) -> list[DeadBootstrap]:
+    """Find clients whose bootstrap servers took no connection, and that met no broker at all.
+
+    Whoever was connected once speaks of topics and groups, or of brokers by their numbers.
+    """
+    if not context.visibility.has_kinds(*_KINDS):
+        return []
+    limits = context.limits[_LIMITS]
+    number, near = pc.field("broker"), round(limits["near"] * SECOND)
+    brokers = [broker for broker, spans in context.history.lanes.brokers.items() if spans]
+    told = (number >= 0) | pc.field("topic").is_valid() | pc.field("group").is_valid()
+    clients = {file["node"] for file in context.visibility.files if file["role"] == "client"}
+    of_clients = is_any_of("node", clients - {None})
+    met = {row["node"] for row in context.each("events", told & of_clients, ["node"])}
+    every_down = pc.field("kind").isin(_EVERY_DOWN)
+    down = {row["node"] for row in context.each("events", every_down & of_clients, ["node"])}
+
+    def keep(row: Row) -> bool:
+        """A refusal says something only while the brokers run."""
+        # An unknown name is told as such.
+        detail = row["detail"] or ""
+        named = row["kind"] == "client_connect_failed" or bool(_UNRESOLVED.search(detail))
+        if named or row["node"] in met or _CONNECTED.search(detail):
+            return False
+        return any(is_up(context, one, row["at"], near) for one in brokers)
+
+    where = pc.field("kind").isin(list(_KINDS)) & (number.is_null() | (number < 0))
+    by, columns = ["node", "client"], ["detail", "kind", "broker"]
+    found = []
+    for session in find_sessions(context, where, by, limits["gap"], columns, limits["least"], keep):
+        matches = (_ADDRESS.search(text) for text in session.values("detail"))
+        addresses = sorted({match[1] for match in matches if match is not None})
+        # Of several bootstrap servers one is enough.
+        wanted = _bootstrap_servers(context, session.subject[0])
+        is_all = len(addresses) > 1 or session.subject[0] in down
+        if addresses and wanted:
+            is_all = wanted <= {*addresses}
+        if session.seconds >= limits["lasting"] and addresses and is_all:
+            found.append(DeadBootstrap(session, addresses))
+    return found
+
+
+def _bootstrap_servers(context: DetectionContext, node: str | None) -> set[str]:
+    """Return the bootstrap servers that a node's clients were started with, as far as logged."""
+    starts = read_client_starts(context).get(node or "", ())
+    lists = (one.values.get("bootstrap.servers", "").strip("[]") for one in starts)
+    return {name.strip() for text in lists for name in text.split(",") if name.strip()}
 
 
 def _failed_connections(context: DetectionContext) -> Iterator[tuple[EventSession, str]]:

@@ -57,6 +57,12 @@ SCENARIOS = [
           "measures": {"disconnects": 40, "duration_s": 390.0}}],
     ),
     Scenario(
+        NAME, "quiet", "its bootstrap servers are wrong",
+        client(event(99, "app", "all_brokers_down", client="app"),
+               *run(40, 10, broker=None, detail="Connect to ipv4#10.0.0.9:9092 failed: Connection "
+                    "refused (after 0ms in state CONNECT)")),
+    ),
+    Scenario(
         NAME, "quiet", "brokers refuse its password",
         client(*run(40, 10), *(
             event(100.01 + 10 * n, "app", "client_authentication_failed", client="app", broker=2)

@@ -108,7 +108,8 @@ SCENARIOS = [
         NAME, "boundary", "all write again only as they wake: a pause of their host is as likely",
         together(100, 100.1, 101, silence=unanswered(99.9, 99.9, 99.9, lasted_ms=30_000)),
         [{
-            "begin": 69_900_000,
+            "begin": 100_000_000,
+            "title": "3 brokers lost their sessions with ZooKeeper together",
             "doubts": ["A pause of the host that all of these brokers share looks the same."],
         }],
     ),

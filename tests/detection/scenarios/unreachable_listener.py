@@ -54,7 +54,55 @@ PEER = (
     "java.net.UnknownHostException: your.host.name\n\tat java.base/java.net.InetAddress\n"
 )
 
+WRONG = "Connect to ipv4#10.0.0.{}:9092 failed: Connection refused (after 0ms in state CONNECT)"
+
+
+def bootstrap(
+    count: int, step: float = 5, *, broker: int | None = None, servers: int = 2
+) -> list[Row]:
+    """Let a client be refused by its bootstrap servers again and again."""
+    return [lost(100 + step * n, broker, WRONG.format(8 + n % servers)) for n in range(count)]
+
+
+def settings(servers: str) -> Row:
+    facts = {"setting": "bootstrap.servers", "value": servers, "offset": 0}
+    return event(90, "app", "client_setting_seen", **facts)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "a client that knows bootstrap servers alone, and nobody listens there",
+        cluster(*bootstrap(4)),
+        [{"severity": "medium", "clients": ["app"],
+          "title": "app does not reach the cluster: its bootstrap servers (10.0.0.8:9092, "
+                   "10.0.0.9:9092) take no connection",
+          "measures": {"how": "bootstrap", "errors": 4}}],
+    ),
+    Scenario(
+        NAME, "fires", "a Java client counts its bootstrap servers below zero",
+        cluster(*bootstrap(4, broker=-1)), found("medium", "bootstrap", errors=4),
+    ),
+    Scenario(NAME, "boundary", "for less than a start takes", cluster(*bootstrap(4, 4.9))),
+    Scenario(NAME, "boundary", "twice", cluster(*bootstrap(2, 60))),
+    Scenario(
+        NAME, "fires", "its only bootstrap server",
+        cluster(settings("[10.0.0.8:9092]"), *bootstrap(4, servers=1)),
+        found("medium", "bootstrap", errors=4),
+    ),
+    Scenario(
+        NAME, "quiet", "two of its three bootstrap servers",
+        cluster(settings("[10.0.0.7:9092, 10.0.0.8:9092, 10.0.0.9:9092]"), *bootstrap(4)),
+    ),
+    Scenario(
+        NAME, "quiet", "a client that was connected before",
+        cluster(event(90, "app", "group_joined", client="app", group="g"), *bootstrap(4)),
+    ),
+    Scenario(NAME, "quiet", "no broker ran then", cluster(*bootstrap(4), brokers=up(0, 50))),
+    Scenario(
+        NAME, "quiet", "connections that were made",
+        cluster(*(lost(100 + 5 * n, None, "10.0.0.9:9092: Disconnected (after 9ms in state UP)")
+                  for n in range(4))),
+    ),
     Scenario(
         NAME, "fires", "lines of a client that is told an unknown name",
         from_logs({"app-web/client.log": "".join(map(CONNECT.format, range(5)))}),
