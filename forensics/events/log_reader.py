@@ -15,7 +15,7 @@ from forensics.events.matcher import Matcher
 from forensics.events.rules import LIBRARY_LOGGERS, Rule
 from forensics.events.unread_messages import KnownMessages
 from forensics.ingest.embedded_client_lines import THREAD
-from forensics.ingest.logger_names import holds_logger, is_logger
+from forensics.ingest.logger_names import find_loggers, holds_logger, is_logger
 from forensics.ingest.message_columns import OWN_BRACKET, MessageStarts, leads_with_column
 from forensics.ingest.record_splitter import Records, RecordSplitter
 from forensics.ingest.record_starts import Flags, Offsets, Signature
@@ -272,9 +272,13 @@ class LayoutJudge:
         return fits, messages
 
     def _name_loggers(self, lines: pa.Array) -> bool:
-        """Return True if most of some lines name loggers of Kafka."""
-        texts = [line.decode("utf-8", "replace") for line in lines.to_pylist()]
-        named = sum(holds_logger(text[:_NAMED_IN], self.loggers) for text in texts)
+        """Return True if many of some lines name loggers of Kafka with their packages.
+
+        The bare names are words, too, such as those of modules in lines of Sarama.
+        """
+        texts = [line.decode("utf-8", "replace")[:_NAMED_IN] for line in lines.to_pylist()]
+        found = (find_loggers(text, self.loggers) for text in texts)
+        named = sum(any("." in name for _, _, name in names) for names in found)
         return named >= _LIKELY_SHARE * len(texts)
 
     def _is_likely(self, text: str) -> bool:

@@ -55,6 +55,13 @@ def loss_rows(findings: Sequence[SavedFinding]) -> LossRows:
     return _partition_rows(findings, *LOSING)
 
 
+def lost_and_spared(findings: Sequence[SavedFinding]) -> tuple[list[str], list[str]]:
+    """Name the partitions that lost or may have lost records, and the others with such leaders."""
+    rows = [row for _, row in loss_rows(findings)]
+    lost = list(dict.fromkeys(row.partition for row in rows if row.lost_records_max != 0))
+    return lost, [name for name in dict.fromkeys(row.partition for row in rows) if name not in lost]
+
+
 def clean_truncation_rows(findings: Sequence[SavedFinding]) -> LossRows:
     """Return every partition that was cut after a clean change of leader, with its finding."""
     return _partition_rows(findings, "truncation")
@@ -76,10 +83,10 @@ def sum_losses(findings: Sequence[SavedFinding]) -> LossTotals | None:
         return None
     bounds = [row.lost_records_max for _, row in rows]
     return LossTotals(
-        partitions=sum(1 for bound in bounds if bound != 0),
+        partitions=len({row.partition for _, row in rows if row.lost_records_max != 0}),
         at_least=sum(row.lost_records_min for _, row in rows),
         at_most=sum(bound or 0 for bound in bounds),
-        unbounded=bounds.count(None),
+        unbounded=len({row.partition for _, row in rows if row.lost_records_max is None}),
         is_certain=all(finding.confidence != "possible" for finding, _ in rows),
         acknowledged=_sum_acknowledged([row for _, row in rows]),
     )

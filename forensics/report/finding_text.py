@@ -36,6 +36,7 @@ MAX_PARTITIONS_NAMED = 3
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 # Nodes that are brokers; hosts have longer names.
 BROKER_NODE = re.compile(r"(?<![\w./-])([Bb])roker-(\d{1,10})(?![\w/-]|[.:]\w)")
+_BEGINS = re.compile(r"(?<=\. )broker(?= \d)")
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
@@ -87,8 +88,11 @@ def shorten_names(text: str) -> str:
 
     >>> shorten_names("disk of broker-2, broker-3.example; file:logs.tgz!app-1/client.log stopped")
     'disk of broker 2, broker-3.example; app-1 stopped'
+    >>> shorten_names("It ended. broker-2 froze.")
+    'It ended. Broker 2 froze.'
     """
-    return BROKER_NODE.sub(r"\1roker \2", CLIENT_INSTANCE.sub("", name_clients(text)))
+    text = BROKER_NODE.sub(r"\1roker \2", CLIENT_INSTANCE.sub("", name_clients(text)))
+    return _BEGINS.sub("Broker", text)
 
 
 def is_open(run: RunOutput, finding: SavedFinding) -> bool:

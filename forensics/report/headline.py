@@ -360,6 +360,8 @@ def _unclean(run: RunOutput) -> str:
     where = f" in {join_names(topics)}" if topics else ""
     totals = sum_losses(run.findings)
     after = f"{where} after an unclean leader election"
+    if totals and totals.unbounded and totals.at_least and totals.is_certain:
+        return f"at least {count(totals.at_least, 'record')} lost{after}"
     if totals is None or totals.unbounded:
         return f"records may be lost{after}: how many is not known"
     if not totals.at_most:

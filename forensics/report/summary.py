@@ -16,7 +16,7 @@ from forensics.lib.text_format import (
     parse_millis,
     times_text,
 )
-from forensics.report.data_loss import loss_rows, sum_clean_truncations, sum_losses
+from forensics.report.data_loss import lost_and_spared, sum_clean_truncations, sum_losses
 from forensics.report.finding_text import (
     estimated_starts,
     short_title,
@@ -205,6 +205,7 @@ def _trigger_sentence(
             long = _length_text([*findings, *run.incidents], kind, at, node)
             is_rough = any("about" in one.title and _is_about(one, node) for one in findings)
             when = f"at{' about' * is_rough} {clock_text(at, span.start)}{long}"
+            name = "again" if index and node == moments[index - 1][1] else name
             parts.append(" ".join(f"{name} {doing} {when}".split()))
     if len(moments) > 4:
         parts.append(f"{len(moments) - 4} more followed")
@@ -239,7 +240,9 @@ def _each_time(finding: SavedFinding, kind: str, span: IncidentSpan) -> str:
 def _length_text(findings: Iterable[SavedFinding], kind: str, at: int, node: str) -> str:
     """Say for how long a process was away that was lost at a moment; empty where nobody knows."""
     for one in findings:
-        for begin, seconds in times_of(one) if _is_about(one, node) else ():
+        # Who froze and was killed then was away for longer than it was frozen.
+        is_other = not _is_about(one, node) or (kind == "crash" and one.detector == "long-pause")
+        for begin, seconds in () if is_other else times_of(one):
             if seconds is not None and abs(begin - at) <= SAME_MOMENT_MS:
                 long = duration(whole_seconds(seconds))
                 return f" (back in service {long} later)" if kind == "crash" else f" for {long}"
@@ -411,8 +414,7 @@ def _topics_allowing_unclean(run: RunOutput) -> set[str]:
 
 def list_impact(run: RunOutput) -> list[SummaryLine]:
     """Say what was lost, what was unavailable, and which clients noticed; nothing twice."""
-    span = incident_span(run)
-    lines = [*_loss_lines(run)]
+    span, lines = incident_span(run), [*_loss_lines(run)]
     if span is None:
         return lines
     return [
@@ -423,22 +425,20 @@ def list_impact(run: RunOutput) -> list[SummaryLine]:
 def _loss_lines(run: RunOutput) -> Iterator[SummaryLine]:
     totals = sum_losses(run.findings)
     truncated = sum_clean_truncations(run.findings)
-    rows = [row for _, row in loss_rows(run.findings) if row.lost_records_max != 0]
-    if not (totals and rows):
-        is_sure = bool((run.document.get("impact") or {}).get("records_lost_min"))
-        ledger = "ledger" if truncated else ""
-        yield SummaryLine(loss_sentence(run), ledger, "Data loss", is_strong=is_sure)
+    lost, spared = lost_and_spared(run.findings)
+    if not (totals and lost):
+        least = (run.document.get("impact") or {}).get("records_lost_min")
+        where = "ledger" if truncated else ""
+        yield SummaryLine(loss_sentence(run), where, "Data loss", is_strong=bool(least))
         return
     text = loss_sentence(run).rstrip(".").partition(" on ")[0]
-    names = join_names([row.partition for row in rows], 4)
     if totals.unbounded and not (totals.at_least and totals.is_certain):
         text = "Records may be lost"
-    text = f"{text} from {names}"
+    text = f"{text} from {join_names(lost, 4)}"
     if totals.acknowledged:
         text += f"; {totals.acknowledged} of them had been acknowledged"
     if totals.unbounded:
         text += f"; no upper bound for {count(totals.unbounded, 'partition')}"
-    spared = [row.partition for _, row in loss_rows(run.findings) if row.lost_records_max == 0]
     if spared:
         which = "was" if len(spared) == 1 else "were"
         text += f"; {join_names(spared, 3)} {which} elected uncleanly too and lost nothing"

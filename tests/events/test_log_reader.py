@@ -10,8 +10,9 @@ import pytest
 
 from forensics.events.log_reader import LogReader
 from forensics.events.packs import load_rule_set
-from forensics.events.scan import Scanner, compile_patterns
+from forensics.events.scan import Scanner, compile_patterns, load_scanner
 from forensics.ingest.read_plan import plan_reading
+from forensics.ingest.record_starts import match_starts
 from forensics.lib import pattern_set, secrets
 from tests.ingest.sample_archives import LOGS
 
@@ -196,3 +197,28 @@ def test_without_hyperscan_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) 
     records = reader.split_records(["[2026-11-18 11:38:00,000] INFO x (y)"])
     assert records is not None
     assert len(reader.read_events(records)) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        # the names of Sarama's modules are those of loggers of other libraries
+        (b"[sarama] 2026/11/18 11:38:25 client/metadata got error from broker 1: EOF", True),
+        (b"2026/11/18 11:38:25 consumer/broker/1 disconnecting due to EOF", True),
+        (b"2026/11/18 11:38:25 [info] [2026-11-18 11:38:25,123] INFO up (kafka.server.X)", False),
+        (b"[2026-11-18T11:38:25.123+0000][info][gc] GC(0) Pause Young 16M->4M(320M) 1.5ms", True),
+        (b"[2026-11-18T11:38:25.123+0000][INFO ][kafka.server.KafkaServer] started", False),
+    ],
+)
+def test_a_layout_of_a_program_without_loggers_reads_no_records_of_kafka(
+    line: bytes, is_read: bool
+) -> None:
+    judge = load_scanner().reader.judge
+    data = np.frombuffer(line, np.uint8)
+    ends = np.array([len(line)])
+    kinds = match_starts(np.append(data, np.zeros(64, np.uint8)), ends * 0, ends, judge.signatures)
+
+    read = judge.reads(pa.array([line]), kinds, np.array([True]))
+
+    assert kinds.all()
+    assert [is_read] == read.tolist()

@@ -80,7 +80,7 @@ def test_loss_is_never_said_surer_than_it_is(
     ("rows", "confidence", "says"),
     [
         ([lost(0, 1, 845)], "confirmed", "845 records lost in metrics-firehose after an unclean"),
-        ([lost(0, 1, 900), lost(1, 1, None)], "confirmed", "Records may be lost in metrics-fireh"),
+        ([lost(0, 1, 900), lost(1, 1, None)], "confirmed", "At least 1,690 records lost in metri"),
         ([lost(0, 1, 0) | {"lost_records_min": 0}], "confirmed", "Unclean leader election; no re"),
         ([lost(0, 1, 845)], "possible", "Up to 845 records lost in metrics-firehose after an"),
     ],

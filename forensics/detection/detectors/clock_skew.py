@@ -58,7 +58,7 @@ def _unknown_finding(context: DetectionContext, row: Mapping[str, Any]) -> Itera
         " and now later than in the logs of other nodes, and nothing steady explains by how much:"
         f" its clock was set several times, or is not kept at all. What is dated by {node} alone"
         " (when it stopped, started, lost or took partitions) may be wrong by as much, and so may"
-        " be how long it lasted; what other nodes tell of it has their times.",
+        " be how long it lasted; what other nodes log about it has their times.",
         actions=[
             f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?",
             _WHEN_SET.format(quote(node)),

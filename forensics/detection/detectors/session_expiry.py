@@ -267,7 +267,7 @@ _COMMON = (
     "then the controller took it for gone."
 )
 _WROTE_ON = (
-    " Meanwhile {names} went on, and logged that no answer came: what stood still was ZooKeeper or "
+    " Meanwhile {names} went on, and logged that no answer came: what was frozen was ZooKeeper or "
     "the network, not they."
 )
 _LOOK_AT_ZOOKEEPER = (

@@ -124,7 +124,7 @@ def _finding(context: DetectionContext, group: list[Row], bounds: Iterable[Bound
         evidence,
         stated=all(row["how"] == "observed" for row in group),
         brokers=sorted(leaders | previous),
-        partitions=[partition_name(row) for row in group],
+        partitions=list(dict.fromkeys(partition_name(row) for row in group)),
         losses=losses,
         explanation=_explanation(context, losses, last_known, min(started)),
         actions=_actions(context, losses, last_known),
@@ -448,8 +448,16 @@ def _severity(
 
 def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
     brokers = ", ".join(f"broker {broker}" for broker in sorted(leaders))
-    where = quantity(len(losses), "partition")
+    where = _partitions_text(losses)
     return f"Unclean election of {brokers} on {where}: {_loss_words(losses)}"
+
+
+def _partitions_text(losses: Sequence[PartitionLoss]) -> str:
+    """Count the partitions, and their elections if these are more."""
+    number = len({loss.partition for loss in losses})
+    often = f" ({len(losses)} times)" if number == 1 < len(losses) else ""
+    often = often or (f" ({len(losses)} elections)" if number < len(losses) else "")
+    return f"{quantity(number, 'partition')}{often}"
 
 
 def _loss_words(losses: Sequence[PartitionLoss]) -> str:
@@ -507,19 +515,23 @@ def _explanation(
     certain = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
     open_ones = sum(loss.lost_records_max is None for loss in losses)
     parts = [
-        _TRIGGERS[manner].format(where=quantity(len(own), "partition"))
+        _TRIGGERS[manner].format(where=_partitions_text(own))
         for manner, own in sorted(_by_manner(losses, last_known).items())
     ]
     if certain:
         parts.append(
             "Records that only the leader before had are truncated when it returns to follow: "
-            f"{_loss_words(losses)} on {len(certain)} of {quantity(len(losses), 'partition')}. "
+            f"{_loss_words(losses)} on {len({one.partition for one in certain})} of "
+            f"{quantity(len({one.partition for one in losses}), 'partition')}. "
             "Producers may hold acknowledgements for them; consumers that had already read them "
             "will see offsets reused."
         )
         parts += _describe_returns(context, certain, elected)
     if open_ones:
-        parts.append(f"For {open_ones} of {len(losses)} the logs do not say whether any was lost.")
+        what = "" if len({one.partition for one in losses}) == len(losses) else " elections"
+        parts.append(
+            f"For {open_ones} of {len(losses)}{what} the logs do not say whether any was lost."
+        )
     if not certain and not open_ones:
         parts.append("No partition lost a record.")
     return " ".join(parts)

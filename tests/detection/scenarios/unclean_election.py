@@ -143,6 +143,12 @@ SCENARIOS = [
         [{"partitions": ["t-0", "t-1"]}],
     ),
     Scenario(
+        NAME, "fires", "one partition got two such leaders one after the other",
+        elected(unclean(), unclean(160, leader_epoch=9)),
+        [{"partitions": ["t-0"], "title": "Unclean election of broker 2 on 1 partition (2 times):"
+          " whether records were lost is not in the logs"}],
+    ),
+    Scenario(
         NAME, "boundary", "more than a minute apart",
         elected(unclean(), unclean(161, partition=1)),
         [{"partitions": ["t-0"]}, {"partitions": ["t-1"]}],

@@ -404,7 +404,7 @@ def test_a_broker_that_two_controllers_let_in_ties_no_clocks() -> None:
 
 
 # When two of four brokers saw the same states, in seconds, and how many milliseconds the first one
-# was ahead. Broker 2 had just started at 80 s, and stood still from 82 to 104 s.
+# was ahead. Broker 2 had just started at 80 s, and froze from 82 to 104 s.
 _LATE_TWICE = {
     "12": [(35.48, -111), (42.789, -376), (42.835, -445), (44.243, -153), (44.281, -207),
            (47.221, -122), (53.25, -517), (53.33, -638), (79.032, -44), (80.078, -44),
