@@ -53,12 +53,16 @@ _LISTED = ("broker_registered", "brokers_changed", "brokers_found")
 LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
 LIFECYCLE_COLUMNS = (
     *SIGHTING, "text", "rule", "telling", "broker", "controller", "added", "removed", "bounced",
-    "alive",
+    "alive", "detail",
 )  # fmt: skip
 # A broker that has just started may be missing in a list that is logged a little later.
 _SETTLED = 10 * SECOND
 # A start that fails is written down as one that is done, and at once as one that failed.
 _FAILING = SECOND // 2
+# A Kafka that runs has locked its directories, and what cannot lock them is a second one.
+_LOCKED = "Failed to acquire lock on file .lock"
+# So long it takes at most to come to that, and to end.
+_COMES_TO_LOCK, _ENDS = 120 * SECOND, 5 * SECOND
 
 Event = Mapping[str, Any]
 T = TypeVar("T")
@@ -209,6 +213,40 @@ def build_broker_lanes(
             lane = lanes.setdefault(broker, _BrokerLane())
             lane.apply(what, event, last_lines.get((event["node"], event["ts"])))
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
+
+
+def leave_out_second_processes(rows: Sequence[Event]) -> list[Event]:
+    """Leave out what a second process logged that was started while the broker ran, and refused.
+
+    It writes to the same log as the first one, which goes on.
+    """
+    by_node: dict[str, list[Event]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] in OWN_KINDS and row["node"] and row["ts"] is not None:
+            by_node[row["node"]].append(row)
+    left_out: set[int] = set()
+    for own in by_node.values():
+        own.sort(key=lambda row: (row["ts"], row["file"], row["line"], row["kind"]))
+        for index, row in enumerate(own):
+            if row["kind"] == "process_failed" and _LOCKED in (row["detail"] or ""):
+                left_out |= {id(one) for one in _second_process(own, index)}
+    return [row for row in rows if id(row) not in left_out]
+
+
+def _second_process(own: Sequence[Event], refused: int) -> Sequence[Event]:
+    """Return the events of the process that was refused there; none if the first had stopped."""
+    at = own[refused]["ts"]
+    first, end = refused, refused + 1
+    while first and own[first - 1]["ts"] >= at - _COMES_TO_LOCK:
+        state = _OWN[own[first - 1]["kind"]]
+        is_new = state == "up" and own[first - 1]["ts"] >= at - _FAILING
+        if state not in _BEGINNING and not is_new:
+            break
+        first -= 1
+    while end < len(own) and own[end]["ts"] <= at + _ENDS:
+        end += 1
+    ran = not first or _OWN[own[first - 1]["kind"]] == "up"
+    return own[first:end] if ran else ()
 
 
 def split_absences(

@@ -195,7 +195,9 @@ def build_lanes(
 ) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
-    rows = read_events(events, broker_states.LIFECYCLE_KINDS, broker_states.LIFECYCLE_COLUMNS)
+    rows = broker_states.leave_out_second_processes(
+        read_events(events, broker_states.LIFECYCLE_KINDS, broker_states.LIFECYCLE_COLUMNS)
+    )
     controllers = ControllerHistory(events, clocks, roles, rows)
     news = _select_news(rows, startups, clocks, roles, controllers.void)
     starts = [row for row in news if row["kind"] == "process_starting"]

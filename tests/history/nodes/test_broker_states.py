@@ -16,6 +16,7 @@ from forensics.history.nodes.broker_states import (
     Absences,
     build_broker_lanes,
     find_cluster_absences,
+    leave_out_second_processes,
 )
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import SECOND, read
@@ -201,3 +202,32 @@ def test_many_times_are_asked_at_once_whether_a_broker_was_away_in_them(
         for begin, end in times
     ]
     assert not Absences(every).meet(2, begins, ends).any()
+
+
+_SECOND = [(100, "process_starting"), (101, "process_starting"), (102, "process_started"),
+           (102.2, "process_failed"), (102.3, "process_stopping"), (102.4, "process_stopped"),
+           (102.4, "process_failed")]  # fmt: skip
+
+
+def second_process(first: list[tuple[float, str]], why: str) -> list[tuple[float, str]]:
+    """Give what is left of a broker's events when a second process failed at 102.2 s."""
+    given = [*first, *_SECOND, (160, "process_stopping")]
+    rows = [
+        {"node": "broker-1", "ts": round(at * SECOND), "kind": kind, "file": "f", "line": line,
+         "detail": why if kind == "process_failed" else None}
+        for line, (at, kind) in enumerate(given)
+    ]  # fmt: skip
+    return [(row["ts"] / SECOND, row["kind"]) for row in leave_out_second_processes(rows)]
+
+
+def test_who_cannot_lock_the_directories_of_a_broker_that_runs_is_another_process() -> None:
+    locked = "Failed to acquire lock on file .lock in /data. A Kafka instance in another process"
+    ran = [(1.0, "process_starting"), (5.0, "process_started")]
+    end = (160, "process_stopping")
+
+    assert second_process(ran, locked) == [*ran, end]
+    assert second_process([], locked) == [end]
+    # One that had been told to stop and still held its lock was the only one.
+    stopped = [*ran, (90.0, "process_stopping")]
+    assert second_process(stopped, locked) == [*stopped, *_SECOND, end]
+    assert second_process(ran, "Address already in use") == [*ran, *_SECOND, end]
