@@ -66,6 +66,7 @@ _COMES_TO_LOCK, _ENDS = 120 * SECOND, 5 * SECOND
 
 Event = Mapping[str, Any]
 T = TypeVar("T")
+Row = TypeVar("Row", bound=Event)
 
 
 class EvidenceRow(TypedDict, total=False):
@@ -215,12 +216,12 @@ def build_broker_lanes(
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
 
 
-def leave_out_second_processes(rows: Sequence[Event]) -> list[Event]:
+def leave_out_second_processes(rows: Sequence[Row]) -> list[Row]:
     """Leave out what a second process logged that was started while the broker ran, and refused.
 
     It writes to the same log as the first one, which goes on.
     """
-    by_node: dict[str, list[Event]] = defaultdict(list)
+    by_node: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] in OWN_KINDS and row["node"] and row["ts"] is not None:
             by_node[row["node"]].append(row)

@@ -212,7 +212,7 @@ _SECOND = [(100, "process_starting"), (101, "process_starting"), (102, "process_
 def second_process(first: list[tuple[float, str]], why: str) -> list[tuple[float, str]]:
     """Give what is left of a broker's events when a second process failed at 102.2 s."""
     given = [*first, *_SECOND, (160, "process_stopping")]
-    rows = [
+    rows: list[Row] = [
         {"node": "broker-1", "ts": round(at * SECOND), "kind": kind, "file": "f", "line": line,
          "detail": why if kind == "process_failed" else None}
         for line, (at, kind) in enumerate(given)
