@@ -55,6 +55,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("peer", ["broker-1:9092", "[fe80::1]:9092: refused"], ["", "broker-1", "amqp://q:1"]),
         ("tens", ["7", "77"], ["", "777", "a"]),
         ("hundreds", ["777", "12345"], ["", "77", "a"]),
+        ("seconds", ["1.5", "20,03", "100.0"], ["", "0.5", "20", ".5", "1.", "-1.5"]),
         ("ints", ["", "1", "1,2", "[1, 2]", "List(1, 2)", "Set()", "-1"], ["a", "1;2", "[a]"]),
         ("maybe", ["None", "Some(3)", "Optional[3]", "Optional.empty", "-1", "4"], ["", "Some(x)"]),
         ("spaces", [" ", "   "], ["", "\t", "a"]),
