@@ -1,11 +1,16 @@
 """The command `kafka-forensics`, also as `python -m forensics`.
 
-Ctrl-C ends it with one word while its modules are loaded, as it does later.
+Ctrl-C and SIGTERM end it with one word while its modules are loaded, as they do later.
 """
 
 import os
+import signal
 import sys
+from contextlib import suppress
 
+# Only a main thread may, and another one has no command to end.
+with suppress(ValueError):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from forensics.cli.app import main
 except KeyboardInterrupt:
