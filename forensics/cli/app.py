@@ -40,6 +40,7 @@ from forensics.lib.storage import is_remote
 from forensics.lib.text_safety import printable, printable_lines
 from forensics.lib.this_machine import (
     collect_garbage_seldom,
+    end_at_once,
     is_memory_used_up,
     map_little,
     mappable_bytes,
@@ -168,7 +169,8 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if mappable_bytes() is not None:
+    is_limited = mappable_bytes() is not None
+    if is_limited:
         stand_by_child()
         map_little()
     else:
@@ -182,7 +184,13 @@ def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> No
     survive_closed_pipes()
     print_any_character()
     top = make_group(jobs or jobs_folder())
-    top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
+    try:
+        top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
+    except SystemExit as end:
+        if is_limited and isinstance(end.code, int) and end.code:
+            # Whether memory is over cannot be asked any more where it is.
+            end_at_once(end.code)
+        raise
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
