@@ -145,7 +145,9 @@ def copies_count_once(random: Random, folder: Path) -> None:
         first = random.randrange(len(lines) - 1)
         part = b"".join(lines[first : random.randint(first + 1, len(lines))])
         change = random.choice((bytes, gzip.compress, lambda text: text.replace(b"\n", b"\r\n")))
-        copies[f"{random.choice(('old', 'broker-1', 'x/y'))}/copy-{at}"] = change(part)
+        # A line that names nobody is of the broker whose folder it lies in.
+        folders = ("old", source.partition("/")[0], "x/y")
+        copies[f"{random.choice(folders)}/copy-{at}"] = change(part)
 
     found = read(write(folder / "copied/logs", plain | copies))
 
