@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.client_connections import REFUSED
+from forensics.detection.shared.client_connections import SASL_REFUSAL
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.oversize_requests import RECEIVE_ERROR, is_request_size
 from forensics.lib.sessionize import sessions
@@ -46,7 +46,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     kind, error = pc.field("kind"), pc.field("error")
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
-    where |= (kind == "client_disconnected") & pc.match_substring_regex(pc.field("detail"), REFUSED)
+    is_refused = pc.match_substring_regex(pc.field("detail"), SASL_REFUSAL)
+    where |= (kind == "client_disconnected") & is_refused
     where |= (kind == _CONNECTION_FAILED) & pc.match_substring(error, RECEIVE_ERROR)
     by, columns = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
     gap = limits["gap"]

@@ -13,7 +13,7 @@ from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.client_connections import (
-    REFUSED,
+    SASL_REFUSAL,
     broker_of_connection,
     find_dead_bootstraps,
     find_unreachable_addresses,
@@ -38,7 +38,7 @@ _KINDS = (
 # end those).
 _CLOSING = re.compile(r"(?i)terminating|_DESTROY|handle destroyed")
 _IDLE = re.compile(r"Disconnected \(after (\d{5,})ms in state UP")
-_REFUSED = re.compile(REFUSED)
+_REFUSED = re.compile(SASL_REFUSAL)
 _WORDS = {
     "client_timeout": "requests timed out",
     "client_connect_timeout": "connections timed out",

@@ -233,7 +233,7 @@ def _common_finding(
     nodes = sorted({own.node for own, _ in group})
     ended = group[0][1].at
     end = max([ended, *(expiry.registered_at or ended for _, expiry in group)])
-    # Whoever stood still itself writes nothing before it wakes.
+    # A broker that froze itself writes nothing before it wakes.
     early = [one for one in silences if one.first[0]["at"] < ended - _WAKING]
     lived = sorted({node for one in early for node in one.nodes})
     # From then on none of them heard of it; a session ends for the broker once it is told so.
@@ -267,8 +267,8 @@ _COMMON = (
     "then the controller took it for gone."
 )
 _WROTE_ON = (
-    " Meanwhile {names} went on, and logged that no answer came: what was frozen was ZooKeeper or "
-    "the network, not they."
+    " Meanwhile {names} went on, and logged that no answer came: ZooKeeper or the way to it "
+    "failed, not the brokers."
 )
 _LOOK_AT_ZOOKEEPER = (
     "Look at the ZooKeeper servers at that moment: their logs, disks (fsync warnings), garbage "

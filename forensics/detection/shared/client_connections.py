@@ -22,7 +22,7 @@ from forensics.lib.time_units import SECOND
 
 _LIMITS = "unreachable-listener"
 # librdkafka says of a broker that refuses it that it has no connection, and why.
-REFUSED = r"^SASL (?:authentication error|\S+ mechanism handshake failed): "
+SASL_REFUSAL = r"^SASL (?:authentication error|\S+ mechanism handshake failed): "
 _KINDS = ("client_connect_failed", "client_connect_timeout", "client_disconnected")
 # A Java client's connection to broker N as coordinator is 2147483647 - N.
 _COORDINATORS, _HIGHEST = 1 << 30, (1 << 31) - 1
