@@ -80,6 +80,10 @@ _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
 _DATED = r"^[^\w\n]{0,4}[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
 # A log has times, levels or loggers, however they are written; what has none of them is no log, and
 # nobody is warned of it.
+GLUED_NOTE = (
+    "in some lines zero bytes or carriage returns stand where lines should end, and what follows"
+    r" them is not read by itself; write the file anew: tr '\0\r' '\n\n' < FILE"
+)
 TEXT_NOTE = "text, not a log"
 _LOG_SIGNS = re.compile(
     rb"(?i)\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b|\d\d:\d\d|\d{10}|kafka\.[a-z]"
@@ -470,6 +474,8 @@ class _PieceSummary:
         self.watch.finish()
         if counts.long_lines:
             self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
+        if counts.glued_lines:
+            self._notes.append(GLUED_NOTE)
         self._notes += self._piece.unpacked.notes
         if self._piece.unpacked.damaged:
             self._notes.append(self._piece.unpacked.damaged)

@@ -199,8 +199,13 @@ class RemoteLock:
             size, now = states.pop(self._name, (0, 0))
             held, old = [], []
             for name, (there, renewed) in states.items():
+                if not name.startswith(_LOCK_OBJECT):
+                    continue
+                if there:
+                    now = now or self._objects.written(self._name)
+                    renewed = renewed or self._objects.written(name)  # noqa: PLW2901
                 age = (now - renewed) / 1e9 if now and renewed else 0.0
-                if not name.startswith(_LOCK_OBJECT) or (not there and age < _KEPT_SECONDS):
+                if not there and age < _KEPT_SECONDS:
                     continue
                 if there and age > _EXPIRY_SECONDS:
                     self._objects.put(name, io.BytesIO())

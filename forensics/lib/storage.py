@@ -44,6 +44,7 @@ _READ_AHEAD = 8 << 20
 _CONNECTIONS = 8
 _HADOOP = ("hdfs://", "viewfs://")
 _AZURE = ("abfs", "abfss")
+_SINGLE_PUTS = "allow_delayed_open"
 # What stores quote of addresses in their errors: signatures stand among the options.
 _USER = re.compile(r"://[^\s/@'\"]*@")
 _OPTIONS = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
@@ -288,6 +289,14 @@ class ObjectStore:
         found = sorted(self._find(is_deep=is_deep).items())
         return {name: (one.size, one.mtime_ns or 0) for name, one in found}
 
+    def written(self, name: str) -> int:
+        """Return when an object was written, by asking for it alone; 0 if the store tells none.
+
+        Arrow reads no time from a list in which a store writes parts of seconds its own way.
+        """
+        with naming(self._address):
+            return self._store.get_file_info(self._at(name)).mtime_ns or 0
+
     def size(self, name: str) -> int | None:
         """Return the size of an object; None if it does not exist."""
         with naming(self._address):
@@ -415,12 +424,19 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     try:
         if address.startswith(_HADOOP) and importlib.util.find_spec("hdfs_native"):
             return _open_hadoop(address), ""
-        store, root = fs.FileSystem.from_uri(address)
+        store, root = fs.FileSystem.from_uri(_with_single_puts(address))
     except (OSError, ValueError) as error:
         # The message may quote a secret of the address.
         why = _first_line(error).replace(address, display(address))
         raise ArchiveError(f"{display(path)} cannot be opened: {why}") from None
     return store, root
+
+
+def _with_single_puts(address: str) -> str:
+    """Let a store of S3 take what is small in one request and not as an upload of several parts."""
+    if not address.startswith("s3://") or _SINGLE_PUTS in address:
+        return address
+    return f"{address}{'&' if '?' in address else '?'}{_SINGLE_PUTS}=true"
 
 
 def _open_hadoop(address: str) -> Any:

@@ -123,7 +123,7 @@ def tell_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def test_two_processes_fold_each_partition_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, *, is_lost: bool
 ) -> None:
-    rows = [
+    rows: list[tuple[str, str | None, int | None, int]] = [
         # One of them has half of all lines, and some lines name no topic.
         ("state", None if line % 7 == 0 else f"t{line % 5}", line % 3 * (line % 2), line)
         for line in range(count)
@@ -146,9 +146,9 @@ def test_two_processes_fold_each_partition_whole(
 
 
 def fold(engine: LocalEngine, folder: Path) -> list[dict[str, Any]]:
-    return engine.map_partitions(
-        folder / "events", ["state"], COLUMNS, tell_partitions, TOLD
-    ).to_pylist()
+    found = engine.map_partitions(folder / "events", ["state"], COLUMNS, tell_partitions, TOLD)
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
 
 
 class HeardProgress(ProgressListener):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -237,6 +238,20 @@ def test_a_killed_run_holds_nothing_for_good(saved: Saved, monkeypatch: pytest.M
         time.sleep(1)
     assert open_run(fetch(address)).short_digest == open_run(saved.folder).short_digest
     assert {0} == {one.stat().st_size for one in folder.glob(".lock-*")}
+
+
+@pytest.mark.parametrize("milliseconds", [0, 320, 321, 400])
+def test_the_age_of_a_lock_is_known_however_the_store_writes_times(
+    saved: Saved, milliseconds: int
+) -> None:
+    folder = saved.bucket.folder / f"times-{milliseconds}"
+    folder.mkdir()
+    (folder / ".lock-1-of-a-killed-run").write_text("{}")
+    before = (int(time.time()) - 310) * 10**9 + milliseconds * 10**6
+    os.utime(folder / ".lock-1-of-a-killed-run", ns=(before, before))
+
+    with folder_lock.lock_address(saved.bucket.address(folder.name)):
+        pass
 
 
 def test_an_interrupt_while_a_run_is_put_there_leaves_nothing_of_it(
