@@ -123,7 +123,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
 
 def _unquoted(absence: Absence, line: Row | None) -> list[Row]:
     """Return the line that says why a process ended, unless it is the last that it wrote."""
-    own = {(one["file"], one["line"]) for one in absence.evidence if one["rule"] == "document.jvm"}
+    own = {(one["file"], one["line"]) for one in absence.evidence if one.get("rule") == "document.jvm"}
     return [line] if line and (line["file"], line["line"]) not in own else []
 
 
