@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -287,6 +287,10 @@ class RunOutput:
 
     folder: Path
     document: Mapping[str, Any]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Hand on what it is made of, and not what was read since."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def place(self) -> str:
