@@ -168,7 +168,7 @@ def loss_sentence(run: RunOutput) -> str:
     if totals is None and any(one.detector == "unclean-election" for one in run.findings):
         return "Records may be lost; how many is not known."
     if least:
-        how = ": truncated after a failover" if truncated else ""
+        how = f": {truncated.how} after a failover" if truncated else ""
         return f"{bounds_text(least, most)} lost{how}."
     cut = _describe_truncation(truncated)
     if most is None or most > 0:
@@ -198,7 +198,7 @@ def _describe_truncation(truncated: TruncationTotals | None) -> str:
         return ""
     on = count(truncated.partitions, "partition")
     number = bounds_text(truncated.at_least, truncated.at_most)
-    return f"{number} truncated on {on} after clean failovers"
+    return f"{number} {truncated.how} on {on} after clean failovers"
 
 
 def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
