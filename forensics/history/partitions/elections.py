@@ -141,6 +141,8 @@ def is_clean_election(change: LeaderChange) -> bool | None:
     # leader that was in sync; about one that was not known to be, it does.
     if change.is_recovering:
         return False
+    if change.kraft and _joined_before(change):
+        return True if change.is_adjacent else None
     if change.old_isr is None:
         return None if change.kraft else _is_clean_after_none(change)
     if change.new in (change.elr or ()):
@@ -149,6 +151,15 @@ def is_clean_election(change: LeaderChange) -> bool | None:
     is_hidden = change.elr is None and change.keeps_elr is not False
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
     return None if change.kraft and (is_hidden or not change.old_isr) else False
+
+
+def _joined_before(change: LeaderChange) -> bool:
+    """Return True if a leader that was not in sync shares the ISR with one that was.
+
+    KRaft's controller leaves an unclean leader alone in the ISR. So this one had joined by then, as
+    replicas do by the very change that ends a reassignment.
+    """
+    return any(one != change.new and one in (change.old_isr or ()) for one in change.new_isr or ())
 
 
 def classify_election(
