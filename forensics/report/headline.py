@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
+    brokers_text,
     count,
     detector_label,
     duration,
@@ -502,20 +503,6 @@ def often_text(finding: SavedFinding) -> str:
         (measures[name] for name in ("cycles", "cuts", "pauses") if name in measures), None
     )
     return f"at least {times_text(freezes)}" if freezes else times_text(cycles)
-
-
-def brokers_text(brokers: Sequence[int]) -> str:
-    """Name brokers in their order.
-
-    >>> brokers_text([2]), brokers_text([2, 1, 3])
-    ('broker 2', 'brokers 2, 1 and 3')
-    """
-    names = [str(broker) for broker in brokers]
-    if len(names) == 1:
-        return f"broker {names[0]}"
-    if len(names) > 6:
-        return f"brokers {', '.join(names[:6])} and {len(names) - 6} more"
-    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[str]:

@@ -189,9 +189,7 @@ def test_a_leader_that_joined_as_a_reassignment_ended_is_clean(
     new_isr: tuple[int, ...], is_adjacent: bool, clean: bool | None
 ) -> None:
     """The controller calls it unclean itself, and shares the ISR with a replica that was in it."""
-    one = change(
-        old=3, new=1, old_isr=(3, 2), new_isr=new_isr, is_adjacent=is_adjacent, kraft=True
-    )
+    one = change(old=3, new=1, old_isr=(3, 2), new_isr=new_isr, is_adjacent=is_adjacent, kraft=True)
     assert clean is is_clean_election(one)
 
 
