@@ -212,7 +212,7 @@ def open_engine(  # noqa: PLR0913
     # Only who asks for it waits for its modules.
     from forensics.engine.spark import open_spark  # noqa: PLC0415
 
-    return open_spark(exchange, master, listener, title, is_small=is_small)
+    return open_spark(exchange, master, listener, title, is_small=is_small, second=second)
 
 
 def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:

@@ -42,6 +42,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         for module in (pipeline, local):
             monkeypatch.setattr(module, "SHARED_BYTES", 0)
         monkeypatch.setattr(pipeline, "SHARED_PIECE", 100_000)
+        monkeypatch.setattr(local, "SHARED_EVENTS", 0)
         monkeypatch.setattr(runner, "_MANY_EVENTS", 0)
     return str(request.param)
 

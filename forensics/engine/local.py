@@ -9,10 +9,12 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -36,6 +38,10 @@ MAX_BYTES = 256 << 20
 SHARED_BYTES = 32 << 20
 # Pieces of files are so large at most, where both may read them.
 SHARED_PIECE = 16 << 20
+# So many events about partitions and more are folded by two processes, a part of them at a time.
+SHARED_EVENTS = 10_000
+_PART_EVENTS = 2_000
+_PARTITION = ("topic", "partition")
 
 
 class LocalEngine:
@@ -114,9 +120,14 @@ class LocalEngine:
         schema: pa.Schema,
     ) -> pa.Table:
         """Hand the events of some kinds to a function, each partition's together."""
-        chosen = pc.field("kind").isin(list(kinds)) & pc.field("partition").is_valid()
-        events = pq.read_table(source, columns=list(columns), filters=chosen)
-        return _apply_sorted(events, ("topic", "partition"), transform, schema)
+        events = _PartitionEvents(source, kinds, columns)
+        second = self._second if len(events.table) >= SHARED_EVENTS else ALONE
+        if not second.is_there:
+            return _apply(events.table, transform, schema)
+        parts = _cut_between_keys(events.table, _PARTITION, _PART_EVENTS)
+        work = _Fold(events, parts, transform, schema)
+        folded = dict(chain.from_iterable(second.share(len(parts), work)))
+        return pa.concat_tables(folded[begin] for begin, _ in sorted(parts))
 
     def run_readers(
         self, source: Path, readers: Iterable[EventReader], schema: pa.Schema
@@ -173,8 +184,68 @@ class _Scan:
         return folder / "part-0.parquet"
 
 
+@dataclass(frozen=True)
+class _PartitionEvents:
+    """The events of some kinds about partitions; another process reads them by itself."""
+
+    source: Path
+    kinds: Sequence[str]
+    columns: Sequence[str]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Hand on where they are: reading them takes less than sending them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All of them, sorted by partition."""
+        chosen = pc.field("kind").isin(list(self.kinds)) & pc.field("partition").is_valid()
+        events = pq.read_table(self.source, columns=list(self.columns), filters=chosen)
+        return events.sort_by([(key, "ascending") for key in _PARTITION])
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Hands parts of the events of partitions to a function."""
+
+    events: _PartitionEvents
+    parts: Sequence[tuple[int, int]]
+    transform: Callable[[Batches], Batches]
+    schema: pa.Schema
+
+    def __call__(self, numbers: Iterator[int]) -> list[tuple[int, pa.Table]]:
+        """Return what comes of each part, by its first row."""
+        found = []
+        for number in numbers:
+            begin, end = self.parts[number]
+            events = self.events.table.slice(begin, end - begin)
+            found.append((begin, _apply(events, self.transform, self.schema)))
+        return found
+
+
+def _cut_between_keys(ordered: pa.Table, keys: Sequence[str], rows: int) -> list[tuple[int, int]]:
+    """Cut a sorted table into parts of about so many rows; groups stay whole.
+
+    Return from which row to which each reaches, the largest first.
+    """
+    last = len(ordered) - 1
+    is_new = np.zeros(last, bool)
+    for key in keys:
+        changes = pc.not_equal(ordered[key].slice(1), ordered[key].slice(0, last))
+        is_new |= pc.fill_null(changes, fill_value=False).to_numpy()
+    begins = np.flatnonzero(is_new) + 1
+    wanted = np.searchsorted(begins, np.arange(rows, last, rows))
+    edges = sorted({0, *begins[wanted[wanted < len(begins)]].tolist(), last + 1})
+    return sorted(pairwise(edges), key=lambda part: part[0] - part[1])
+
+
 def _apply_sorted(
     table: pa.Table, keys: Sequence[str], transform: Callable[[Batches], Batches], schema: pa.Schema
 ) -> pa.Table:
-    ordered = table.sort_by([(key, "ascending") for key in keys])
+    return _apply(table.sort_by([(key, "ascending") for key in keys]), transform, schema)
+
+
+def _apply(
+    ordered: pa.Table, transform: Callable[[Batches], Batches], schema: pa.Schema
+) -> pa.Table:
     return pa.Table.from_batches(transform(iter(ordered.to_batches())), schema)

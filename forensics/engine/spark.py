@@ -52,6 +52,7 @@ from forensics.events.scan import STAGED_SCHEMA, compile_patterns
 from forensics.ingest.read_counters import total_bytes_read
 from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib.arrow_io import is_any_of
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.this_machine import Helper, start_helper
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -136,17 +137,18 @@ class Rows:
 
 
 @contextmanager
-def open_spark(
+def open_spark(  # noqa: PLR0913
     exchange: str,
     master: str | None,
     listener: ProgressListener = SILENT,
     title: str = PROGRAM,
     *,
     is_small: bool = False,
+    second: SecondProcess = ALONE,
 ) -> Iterator[SparkEngine]:
     """Run Spark until the block ends; its errors become one sentence."""
     with translate_spark_errors():
-        engine = SparkEngine(exchange, master, listener, title, is_small=is_small)
+        engine = SparkEngine(exchange, master, listener, title, is_small=is_small, second=second)
         try:
             yield engine
         except Exception as error:
@@ -165,7 +167,7 @@ class SparkEngine:
     opens no file, and needs neither jars nor credentials. It shares the work, and sorts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         exchange: str,
         master: str | None = None,
@@ -173,14 +175,15 @@ class SparkEngine:
         title: str = PROGRAM,
         *,
         is_small: bool = False,
+        second: SecondProcess = ALONE,
     ) -> None:
         """Open a session: on `master`, or as spark-submit says, or on this machine.
 
         Executors write into the folder `exchange`, a path or an address. What is small is over
-        before Java has made the fastest code of itself.
+        before Java has made the fastest code of itself. `second` takes part in what is done here.
         """
         _refuse_connect(master)
-        self._files, self._listener = TaskFiles(exchange), listener
+        self._files, self._listener, self._second = TaskFiles(exchange), listener, second
         with _interruptible():
             self.context, self._settings = _open_context(master, title, is_small=is_small)
         if threading.current_thread() is threading.main_thread():
@@ -227,7 +230,9 @@ class SparkEngine:
         Not on a cluster, whose driver may have little of everything.
         """
         is_here = str(self.context.master).startswith("local")
-        return LocalEngine() if is_here and count_rows(table) <= _FEW_ROWS else self
+        if is_here and count_rows(table) <= _FEW_ROWS:
+            return LocalEngine(second=self._second)
+        return self
 
     def map_batches(
         self,

@@ -569,7 +569,7 @@ class DocumentSplitter:
         own.continuation_lines = others - own.unparsed_lines
         own.stray_lines, own.long_lines = inner.stray_lines, inner.long_lines
         own.parted_lines = inner.parted_lines
-        own.misread_lines = inner.misread_lines
+        own.misread_lines, own.glued_lines = inner.misread_lines, inner.glued_lines
         own.layouts, own.forms = dict(inner.layouts), dict(inner.forms)
         # Many records may stand in one line of a document: each origin counts its own.
         for origin, counts in inner.origins.items():

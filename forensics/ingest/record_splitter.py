@@ -34,6 +34,10 @@ from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 
 _SPACE = 32
 _RETURN = 13
+# What looks like a record behind other text, where a line break should be.
+_GLUED = (
+    r"[^\x00\r\n][\x00\r]+[^\x00\r\n]{0,30}?[0-9]:[0-9]{2}:[0-9]{2}[^\x00\r\n]{0,60}?" + LEVEL_HINT
+)
 # More pods or containers in one part of a file are not told apart.
 _MAX_ORIGINS = 500
 # So many lines of a kind are named, and so much of a line is looked at.
@@ -61,6 +65,8 @@ class LineCounts:
     misread_lines: int = 0
     misread_at: list[int] = field(default_factory=list)
     long_lines: int = 0
+    # lines in which others begin behind a zero byte or a carriage return
+    glued_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
     # records by the stack of wrappers that opened them, where there was one
     forms: dict[int, int] = field(default_factory=dict)
@@ -219,6 +225,8 @@ class RecordSplitter:
         numbers = self.counts.lines + 1 + np.arange(len(owned))
         self.taken.append(TakenLines(text, owned, numbers, numbers))
         self._count(owned, foreign)
+        if b"\0" in text or b"\r" in text:
+            self.counts.glued_lines += _count_glued(owned)
         if len(owned):
             self.counts.bytes += owned.size - int(owned.block_starts[0])
         if not self.done:
@@ -382,6 +390,18 @@ class RecordSplitter:
             known = self.counts.origins.setdefault(origin if is_known else b"", {})
             for name, counted in found.items():
                 known[name] = known.get(name, 0) + int(counted[number])
+
+
+def _count_glued(lines: Lines) -> int:
+    """Count lines in which what looks like a record begins behind a zero or a return."""
+    at = np.flatnonzero((lines.data == 0) | (lines.data == _RETURN))
+    at = at[at < lines.text_length]
+    rows = np.unique(np.searchsorted(lines.starts, at, "right") - 1)
+    rows = rows[rows >= 0]
+    inside = np.append(at, lines.text_length)[np.searchsorted(at, lines.starts[rows])]
+    rows = rows[inside + 1 < lines.own_ends[rows]]
+    found = pc.match_substring_regex(cut_lines(lines, rows), _GLUED)
+    return int(pc.sum(found).as_py() or 0)
 
 
 def _find_blank(data: Bytes, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:

@@ -8,6 +8,7 @@ Python object for any line.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,11 @@ _CONTINUATION_PROBE = 200
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
 # Text in UTF-16 behind other text begins with a zero byte.
 _OUTSIDE = r"""^(?:[^\x00-\x20)\]}"]|\x00)"""
+
+# What editors write before text in UTF-8 and in UTF-16, and so many bytes of a line in UTF-16 are
+# zeros, at least; those of characters beyond ASCII are not.
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_WIDE_SHARE, _LEAST_WIDE = 0.4, 16
 
 Flags = npt.NDArray[np.bool_]
 
@@ -182,9 +188,43 @@ def find_lines(text: bytes, *, final: bool) -> Lines:
     starts[1:] = breaks[:-1] + 1
     if final and size < len(text):
         starts, breaks, size = np.append(starts, size), np.append(breaks, len(text)), len(text)
-    returns = (breaks > starts) & (data[np.maximum(breaks - 1, 0)] == _RETURN)
-    ends = breaks - returns
-    return Lines(data, starts, ends, size, starts, ends, size, np.zeros(len(starts), np.uint8))
+    kinds = np.zeros(len(starts), np.uint8)
+    lines = Lines(data, starts, breaks, size, starts, breaks, size, kinds)
+    lines = _narrow(lines, holds_zeros=b"\0" in text)
+    returns = (lines.ends > lines.starts) & (lines.data[np.maximum(lines.ends - 1, 0)] == _RETURN)
+    block_ends = breaks - returns if lines.data is data else breaks
+    return replace(lines, block_ends=block_ends, ends=lines.ends - returns)
+
+
+def _narrow(lines: Lines, *, holds_zeros: bool) -> Lines:
+    """Write lines in UTF-16 or UTF-32 amid others as these are; a mark before a line is no text.
+
+    Between its characters such a line has zero bytes, and so has one behind a hole in a file.
+    """
+    data, starts, size = lines.data, lines.starts, lines.size
+    marked = starts[data[starts] == _MARKS[0][0]]
+    drop = [(marked[(data[marked + 1] == _MARKS[0][1]) & (data[marked + 2] == _MARKS[0][2])], 3)]
+    if holds_zeros:
+        zeros = np.flatnonzero(data[:size] == 0)
+        lengths = np.diff(np.append(starts, size))
+        own = np.searchsorted(starts, zeros, "right") - 1
+        counts = np.bincount(own, minlength=len(starts))
+        wide = (counts >= _WIDE_SHARE * lengths) & (lengths >= _LEAST_WIDE)
+        drop.append((zeros[wide[own]], 1))
+        begins = starts[wide]
+        pairs = data[begins].astype(np.int64) << 8 | data[begins + 1]
+        drop.append((begins[np.isin(pairs, [one[0] << 8 | one[1] for one in _MARKS[1:]])], 2))
+    gone = np.concatenate([places + at for places, width in drop for at in range(width)])
+    if not len(gone):
+        return lines
+    keep = np.ones(size, np.bool_)
+    keep[gone] = False
+    kept = np.append(0, np.cumsum(keep))
+    text: Bytes = np.zeros(int(kept[-1]) + PADDING, np.uint8)
+    text[: kept[-1]] = data[:size][keep]
+    return replace(
+        lines, data=text, starts=kept[starts], ends=kept[lines.ends], text_length=int(kept[-1])
+    )
 
 
 Bytes = npt.NDArray[np.uint8]

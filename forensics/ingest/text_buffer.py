@@ -285,14 +285,36 @@ def _write_utf8(data: Bytes, offsets: Offsets, codes: Codes, keep: Flags) -> Non
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 
 
+# So many bytes of plain text, one after the other, are no characters of two bytes each; and so many
+# characters of two or four bytes stand in no text of single bytes.
+_NARROW, _WIDE = b"t" * 32, 12
+# So far back the beginning of a stretch is looked for.
+_LOOKS_BACK = 4096
+_FORMS = bytes(
+    ord("t") if byte in b"\t\n\r" or 32 <= byte < 127 else ord("x" if byte else "0")
+    for byte in range(256)
+)
+
+
 class DecodedText:
-    """Text of some coding as UTF-8; a mark of the coding at its beginning is no text."""
+    """Text of some coding as UTF-8; a mark of the coding at its beginning is no text.
+
+    Where one program wrote UTF-16 and another went on in UTF-8, each stretch is read in its own.
+    """
 
     def __init__(self, source: Readable, coding: str) -> None:
         """Decode `source`; what cannot be decoded is replaced."""
         self._source = source
+        self._coding = coding
         self._decoder = codecs.getincrementaldecoder(coding)("replace")
         self._first = True
+        self._width = 4 if "32" in coding else 2
+        # Where the letters are among the bytes of a character.
+        self._is_big = coding.endswith("be")
+        self._is_narrow = False
+        self._held = b""
+        # The bytes of this stretch that were decoded.
+        self._taken = 0
 
     def read(self, size: int = -1, /) -> bytes:
         """Read about `size` bytes."""
@@ -302,7 +324,67 @@ class DecodedText:
         return self._decode(b"", final=True)
 
     def _decode(self, raw: bytes, *, final: bool = False) -> bytes:
-        text = self._decoder.decode(raw, final)
+        text, self._held = self._held + raw, b""
+        if self._first and len(text) >= self._width:
+            self._is_big = self._is_big or text.startswith((codecs.BOM_UTF16_BE, b"\0\0\xfe\xff"))
+        written: list[bytes] = []
+        while text:
+            wanted = self._wide_form if self._is_narrow else _NARROW
+            at = text.translate(_FORMS).find(wanted)
+            if at < 0:
+                # What begins here may be told by the bytes that follow.
+                kept = len(text) if final else self._settled(text)
+                written.append(self._take(text[:kept]))
+                self._held = text[kept:]
+                break
+            if not self._is_narrow:
+                at = self._first_narrow(text, at)
+            written.append(self._take(text[:at]))
+            text = text[at:]
+            self._turn(written)
+        if final and not self._is_narrow:
+            written.append(self._say(self._decoder.decode(b"", final=True)))
+        return b"".join(written)
+
+    @property
+    def _wide_form(self) -> bytes:
+        zeros = b"0" * (self._width - 1)
+        return (zeros + b"t" if self._is_big else b"t" + zeros) * _WIDE
+
+    def _settled(self, text: bytes) -> int:
+        """Return how much of a text no other stretch can begin in."""
+        if self._is_narrow:
+            return max(0, len(text) - len(self._wide_form) - self._width)
+        return max(text.rfind(b"\0") + 1, len(text) - _LOOKS_BACK)
+
+    def _first_narrow(self, text: bytes, at: int) -> int:
+        """Find where UTF-8 begins of which a later part is plain text."""
+        begin = text.rfind(b"\0", 0, at) + 1
+        try:
+            text[begin:at].decode()
+        except UnicodeDecodeError:
+            begin = at
+        # The last byte of a line break may be the first without a zero.
+        is_break = (self._taken + begin) % self._width and text[begin] in b"\r\n"
+        return begin + bool(is_break)
+
+    def _turn(self, written: list[bytes]) -> None:
+        """Go on in the other coding."""
+        if self._is_narrow:
+            marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+            written[-1] = written[-1].removesuffix(marks[self._is_big])
+            ending = ("-be" if self._is_big else "-le") if self._coding[-2:].isdigit() else ""
+            self._decoder = codecs.getincrementaldecoder(self._coding + ending)("replace")
+        else:
+            written.append(self._say(self._decoder.decode(b"", final=True)))
+        self._is_narrow = not self._is_narrow
+        self._taken = 0
+
+    def _take(self, raw: bytes) -> bytes:
+        self._taken += len(raw)
+        return raw if self._is_narrow else self._say(self._decoder.decode(raw))
+
+    def _say(self, text: str) -> bytes:
         if self._first and text:
             text, self._first = text.removeprefix("\ufeff"), False
         return text.encode("utf-8", "replace")

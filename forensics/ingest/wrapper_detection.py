@@ -266,7 +266,7 @@ def _sample(head: bytes) -> TextBuffer:
 
 def to_texts(lines: Lines) -> TextBuffer:
     """Return lines as texts; endless ones are cut."""
-    bounds = np.append(lines.starts, lines.size)
+    bounds = np.append(lines.starts, lines.text_length)
     data = lines.data
     if (np.diff(bounds) > MAX_RECORD).any():
         data, bounds = gather_texts(

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +28,8 @@ from forensics.lib.second_process import open_second_process
 
 LOGS = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
 SAMPLE = Path(__file__).parents[2] / "sample_logs/391-failed-disk/logs.tar.gz"
+COLUMNS = ("topic", "partition", "line")
+TOLD = pa.schema([("topic", pa.string()), ("lines", pa.list_(pa.int64()))])
 SCHEMA = pa.schema([("kind", pa.string()), ("line", pa.int64())])
 # Runs the command, and says which modules of Spark were loaded for it.
 RUN = """
@@ -104,6 +108,47 @@ def test_a_file_is_sorted_and_its_groups_are_small(tmp_path: Path) -> None:
     found = [(row["kind"] or "~", row["line"]) for row in pq.read_table(path).to_pylist()]
     assert found == sorted(found)
     assert pq.read_metadata(path).num_row_groups == 2
+
+
+def tell_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Say of each partition how many rows came together, and the lines that they have."""
+    for rows in arrow_io.iter_partitions(batches, COLUMNS):
+        held = list(rows)
+        told = {"topic": held[0]["topic"], "lines": [row["line"] for row in held]}
+        yield pa.RecordBatch.from_pylist([told], TOLD)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_two_processes_fold_each_partition_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, *, is_lost: bool
+) -> None:
+    rows: list[tuple[str, str | None, int | None, int]] = [
+        # One of them has half of all lines, and some lines name no topic.
+        ("state", None if line % 7 == 0 else f"t{line % 5}", line % 3 * (line % 2), line)
+        for line in range(count)
+    ]
+    rows += [("state", "none", None, 0), ("other", "t1", 1, 1)]
+    names = dict(zip(("kind", *COLUMNS), zip(*rows, strict=True), strict=True))
+    arrow_io.write_table(pa.table(names), tmp_path / "events")
+    monkeypatch.setattr(local, "SHARED_EVENTS", 0)
+    monkeypatch.setattr(local, "_PART_EVENTS", 20)
+
+    alone = fold(LocalEngine(), tmp_path)
+    with open_second_process() as second:
+        if is_lost and second.pid:
+            second.start(os._exit, 1)
+        both = fold(LocalEngine(second=second), tmp_path)
+
+    assert alone == both
+    assert list(range(count)) == sorted(line for row in both for line in row["lines"])
+    assert len(both) == len({(row["topic"], row["lines"][0]) for row in both})
+
+
+def fold(engine: LocalEngine, folder: Path) -> list[dict[str, Any]]:
+    found = engine.map_partitions(folder / "events", ["state"], COLUMNS, tell_partitions, TOLD)
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
 
 
 class HeardProgress(ProgressListener):

@@ -26,6 +26,7 @@ from forensics.engine.spark import (
 from forensics.engine.task_files import _missing_file
 from forensics.errors import ForensicsError
 from forensics.lib import this_machine
+from forensics.lib.second_process import ALONE
 
 
 def test_a_user_without_a_name_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +160,7 @@ def test_small_tables_are_worked_on_here_unless_there_is_a_cluster(
     monkeypatch.setattr("forensics.engine.spark._FEW_ROWS", few)
     engine = SparkEngine.__new__(SparkEngine)
     engine.context = SimpleNamespace(master=master)  # type: ignore[assignment]
+    engine._second = ALONE
 
     found = engine.for_table(tmp_path)
 

@@ -145,3 +145,14 @@ def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
     stream = DecodedText(io.BytesIO("[é€😀".encode("utf-16")[:-1]), "utf-16")
 
     assert "[é€\ufffd" == b"".join(iter(lambda: stream.read(3), b"")).decode()
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_utf_16_that_turns_into_utf_8_and_back_is_read_to_the_end(coding: str, size: int) -> None:
+    first, second, third = (f"[2026-11-18 {n}] INFO é and some words more\n" for n in range(3))
+    raw = first.encode(coding) + (second * 2).encode() + third.encode(coding)
+    stream = DecodedText(io.BytesIO(raw), coding)
+
+    text = b"".join(iter(lambda: stream.read(size), b"")).decode()
+    assert text == first + second * 2 + third

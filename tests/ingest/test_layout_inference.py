@@ -125,6 +125,38 @@ def test_codes_and_zeros_before_a_few_records_hide_none(code: str) -> None:
     assert facts(read("".join(lines))) == bare()
 
 
+@pytest.mark.parametrize("split_size", [8 << 20, 20_000])
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
+def test_lines_in_utf_16_behind_others_are_read(
+    tmp_path: Path, coding: str, split_size: int
+) -> None:
+    lines = PLAIN.splitlines(keepends=True)
+    one, two, three = ("".join(part) for part in (lines[:99], lines[99:300], lines[300:]))
+    (tmp_path / "server.log").write_bytes(one.encode() + two.encode(coding) + three.encode())
+
+    assert facts(scan(tmp_path, split_size=split_size)) == bare()
+
+
+def test_where_a_file_in_utf_16_goes_on_in_utf_8_both_are_read(tmp_path: Path) -> None:
+    cut = PLAIN.index("\n", 9000) + 1
+    raw = PLAIN[:cut].encode("utf-16") + PLAIN[cut:].encode("utf-8-sig")
+    (tmp_path / "server.log").write_bytes(raw)
+
+    assert facts(scan(tmp_path)) == bare()
+
+
+@pytest.mark.parametrize("ending", ["\0", "\r"])
+@pytest.mark.parametrize("split_size", [8 << 20, 20_000])
+def test_records_behind_zeros_or_returns_in_a_line_are_said_not_to_be_read(
+    tmp_path: Path, ending: str, split_size: int
+) -> None:
+    text = PLAIN[:9000] + PLAIN[9000:].replace("\n", ending)
+    (tmp_path / "server.log").write_bytes(text.encode())
+
+    said = scan(tmp_path, split_size=split_size).notes()["server.log"]
+    assert said.startswith("in some lines zero bytes or carriage returns stand where lines should")
+
+
 RDKAFKA = "[thrd:b:9/2]: b:9/2: Disconnected: connection reset by peer (after 13605ms in state UP)"
 HOSTS = {
     "Rust": "2026-11-18T11:38:25.852Z ERROR rdkafka::client: librdkafka: FAIL [app#p-1]: "

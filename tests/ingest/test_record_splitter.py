@@ -11,8 +11,9 @@ from forensics.ingest.record_starts import Signature
 SIGNATURES = [Signature.of("[dd] "), Signature.of("d|")]
 
 lines = st.sampled_from(
-    [b"[12] hello", b"[34] x", b"7|rd", b"\tat java", b"", b"   ", b"loose", b"[1", b"\r", b" \t\r"]
-)
+    [b"[12] hello", b"[34] x", b"7|rd", b"\tat java", b"", b"   ", b"loose", b"[1", b"\r", b" \t\r",
+     b"\0[\x001\x002\0]\0 \0w\0i\0d\0e\0", b"\xef\xbb\xbf[12] marked"]
+)  # fmt: skip
 texts = st.builds(
     lambda parts, end: b"\n".join(parts) + end,
     st.lists(lines, max_size=30),
