@@ -525,6 +525,8 @@ class PieceParts:
 
     def voices_of(self, offsets: Numbers) -> pa.Array:
         """Return the voices of events at some offsets of the entries that were given last."""
+        if not len(self._named_at):
+            return pa.nulls(len(offsets), pa.string())
         codes = self._origins_of(offsets)
         texts = pa.array(self._texts, pa.string())
         origins = None if codes is None else texts.take(pa.array(codes))

@@ -23,7 +23,7 @@ from forensics.events.file_parts import PieceParts
 from forensics.events.layout_stretches import StretchCounter
 from forensics.events.log_reader import Compiled, LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
-from forensics.events.support_files.facts import MAX_WHOLE_BYTES, Line
+from forensics.events.support_files.facts import MAX_WHOLE_BYTES, Line, Row
 from forensics.events.support_files.file_kinds import (
     DocumentLines,
     Format,
@@ -31,8 +31,9 @@ from forensics.events.support_files.file_kinds import (
     find_host_reader,
     read_events,
     recognise,
+    to_batch,
 )
-from forensics.events.support_files.host_logs import PROBE
+from forensics.events.support_files.host_logs import PROBE, find_last_words, read_last_words
 from forensics.events.unread_messages import MessageWatch
 from forensics.events.writers import WriterCounter
 from forensics.ingest.archive_reader import (
@@ -279,6 +280,7 @@ class _Waiting:
     def add(self, records: Records | None, splitter: Splitter, part: int) -> None:
         """Keep what is extracted from the records of a block, the last that a splitter took."""
         piece = self._pieces[part]
+        piece.note_last_words(records, splitter)
         if records is None:
             piece.watch.add_lines(splitter.taken, np.zeros(0, np.int64))
             return
@@ -309,6 +311,7 @@ class _Waiting:
         if extracted:
             yield from self._match(pa.concat_batches(extracted), pieces)
         for piece in pieces:
+            yield from piece.stage_last_words()
             piece.parts.forget_matched()
             if piece.counts is not None:
                 yield _account_row(piece.file, piece.number, piece.to_account(piece.counts))
@@ -390,6 +393,7 @@ class _PieceSummary:
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
+        self._last_words: list[Row] = []
         # some lines of a file that no known layout reads
         self._unread: list[str] = []
 
@@ -448,6 +452,26 @@ class _PieceSummary:
         for kind in set(records.kinds.tolist()) - set(self._layouts):
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
+
+    def note_last_words(self, records: Records | None, splitter: Splitter) -> None:
+        """Keep what processes wrote as they ended, at the time of the record before it."""
+        counted = 0
+        for taken in splitter.taken:
+            for before, lines in find_last_words(taken):
+                at, above = counted + before - 1, (self._last, 0)
+                if records is not None and 0 <= at < len(records.starts):
+                    time = int(read_times(records, np.array([at], np.int64), self._groups)[0])
+                    above = None if time == NO_TIME else time, int(records.offsets[at])
+                self._last_words += [
+                    row | {"ts": above[0], "offset": above[1]} for row in read_last_words(lines)
+                ]
+            counted += int(np.count_nonzero(taken.lines.kinds))
+
+    def stage_last_words(self) -> Iterator[pa.RecordBatch]:
+        """Yield what processes wrote as they ended."""
+        if self._last_words:
+            yield self.stage(to_batch(self._last_words))
+            self._last_words = []
 
     def _note_head(self, opened: OpenedPart) -> None:
         """Note what is to be said of a file whose layout nobody knows."""

@@ -13,6 +13,7 @@ from forensics.detection.requirements import CLIENTS
 from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
+    brokers_text,
     count,
     detector_label,
     duration,
@@ -28,7 +29,6 @@ from forensics.report.coverage_advice import (
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, shorten_names
 from forensics.report.headline import (
-    brokers_text,
     describe_last_stops,
     describe_unread_errors,
     flapping_verb,

@@ -179,3 +179,54 @@ def test_lines_whose_time_cannot_be_are_said(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text(line.format(23), "utf-8")
     (file,) = scan(tmp_path).files.values()
     assert file.to_row()["damaged"] is None
+
+
+CRASH = """\
+#
+# A fatal error has been detected by the Java Runtime Environment:
+#
+#  SIGSEGV (0xb) at pc=0x00007f3c5a1b2c3d, pid=4811, tid=4902
+#
+# Problematic frame:
+# C  [libzstd-jni-1.5.6-4.so+0x4c3d]  ZSTD_decompressBlock+0x1d
+#
+"""
+NO_MEMORY = """\
+# There is insufficient memory for the Java Runtime Environment to continue.
+# Native memory allocation (mmap) failed to map 12288 bytes for committing reserved memory.
+"""
+LAST_WORDS = [
+    (CRASH, ("jvm_crashed", "SIGSEGV")),
+    (NO_MEMORY, ("jvm_crashed", "out of memory")),
+    ("Terminating due to java.lang.OutOfMemoryError: Java heap space\n",
+     ("jvm_crashed", "OutOfMemoryError")),
+    ("Aborting due to java.lang.OutOfMemoryError: Java heap space\n" + CRASH,
+     ("jvm_crashed", "OutOfMemoryError")),
+    ("Killed\n", ("process_ended", "SIGKILL")),
+    ('bin/kafka-run-class.sh: line 347:  4811 Killed      "$JAVA" $KAFKA_HEAP_OPTS\n',
+     ("process_ended", "SIGKILL")),
+    ("run.sh: line 3: 17 Segmentation fault      (core dumped) java -jar x\n",
+     ("process_ended", "SIGSEGV")),
+    ("Killed by hand, says the operator\n", None),
+    ("\tsee: # A fatal error has been detected by the Java Runtime Environment\n", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("prefix", "split_size"), [("", 64 << 20), ("", 900), ("kafka-1  | ", 900)]
+)
+def test_what_processes_wrote_as_they_ended_has_the_time_of_the_record_before_it(
+    prefix: str, split_size: int
+) -> None:
+    log = (LOGS / "broker-1/state-change.log").read_text("utf-8").splitlines(keepends=True)
+    lines, expected = [], []
+    for number, (words, fact) in enumerate(LAST_WORDS):
+        lines += [*log[5 * number : 5 * number + 5], *words.splitlines(keepends=True)]
+        if fact:
+            expected.append((*fact, log[5 * number + 4][1:24].replace(",", ".")))
+    found = read("".join(prefix + line for line in lines).encode(), split_size).events
+
+    by_rule = (row for row in found if row["rule"] == "document.jvm")
+    told = sorted(by_rule, key=lambda row: row["line"])
+    assert expected == [(row["kind"], row["error"], str(row["ts"])[:23]) for row in told]
+    assert all(lines[row["line"] - 1].rstrip() == row["text"] for row in told)

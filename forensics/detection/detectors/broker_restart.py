@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from forensics.detection.context import DetectionContext
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.absence_causes import (
     FailedStarts,
     absences_of,
@@ -75,7 +75,8 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     ended = END_WORDS.get(reason)
     is_reason = reason and not ended and absence.kind == "crash"
     way = f"crash by {reason}" if is_reason else absence.kind
-    others = [*rows_of(ends_of_absence(context, absence)), *disk_lines_of_absence(context, absence)]
+    ends_told = (one for one in rows_of(ends_of_absence(context, absence)) if one != line)
+    others = [*ends_told, *disk_lines_of_absence(context, absence)]
     starts, ends = _count_starts(context, absence)
     is_loop = starts >= context.limits[NAME]["starts"]
     tried = failed_starts(context, absence)
@@ -96,7 +97,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
         max(end, absence.begin),
         [*([line] if line else []), *others[:_MAX_OTHERS], *absence.evidence]
         if tried.rows
-        else [*absence.evidence, *([line] if line else []), *others[:_MAX_OTHERS]],
+        else [*absence.evidence, *_unquoted(absence, line), *others[:_MAX_OTHERS]],
         stated=stated,
         brokers=[absence.broker],
         measures={
@@ -118,6 +119,12 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
         why=_why(context, absence, away, starts if is_loop else 0),
         doubts=ended.doubts if ended else _DOUBTS.get(way, []),
     )
+
+
+def _unquoted(absence: Absence, line: Row | None) -> list[Row]:
+    """Return the line that says why a process ended, unless it is the last that it wrote."""
+    own = {(one["file"], one["line"]) for one in absence.evidence if one["rule"] == "document.jvm"}
+    return [line] if line and (line["file"], line["line"]) not in own else []
 
 
 def _measured_kind(absence: Absence, ended: EndWords | None) -> str:

@@ -27,11 +27,11 @@ _END_KINDS = (
 )  # fmt: skip
 # Why a process ended, the surest first; the others only say that somebody wanted it.
 REASONS = (
-    "oom", "jvm", "native", "evicted", "probe", "host", "heap", "killed", "exit", "asked",
-    "host-disk",
+    "oom", "java-memory", "jvm", "native", "evicted", "probe", "host", "heap", "killed", "exit",
+    "asked", "host-disk",
 )  # fmt: skip
 # Reasons of an end that nobody asked for.
-_OF_CRASHES = ("oom", "jvm", "native", "evicted", "probe", "host", "heap", "killed", "exit")
+_OF_CRASHES = REASONS[: REASONS.index("asked")]
 _OF_STOPS = ("evicted", "probe")
 _AWAY = ("crash", "gone", "unknown", "fenced")
 _SIGNALS = {"SIGKILL": "killed", "SIGTERM": "asked", "SIGINT": "asked"}
@@ -47,6 +47,9 @@ _NUMBERED = re.compile(r"(?:kafka|broker)s?[-_.]?(?P<id>\d{1,9})$", re.IGNORECAS
 _NEXT_NUMBER = re.compile(r"[-_]\d{1,3}(?!\d)")
 _NUMBER = re.compile(r"(?:kafka|broker)s?[-_.]?(?P<id>\d{1,9})(?!\d)", re.IGNORECASE)
 _PARTS = re.compile(r"[/!]")
+_DIGIT = re.compile(r"\d")
+# The main classes of brokers; those of ZooKeeper, Connect and tools are others.
+_BROKERS = re.compile(r"\.(?:Supported)?Kafka$")
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _reason(row: Row) -> str | None:
     if kind == "kernel_killed" or error == "OOMKilled":
         return "oom"
     if kind == "jvm_crashed":
-        return "native" if error == "out of memory" else "jvm"
+        return {"out of memory": "native", "OutOfMemoryError": "java-memory"}.get(error, "jvm")
     if kind == "pod_stopped":
         return "probe" if "probe" in (row["detail"] or "") else "asked"
     simple = {"pod_evicted": "evicted", "host_lost": "host", "host_booted": "host",
@@ -132,15 +135,60 @@ class _Names:
         ]
         self._controllers = [(parts, node) for parts, node, role in logs if role == "controller"]
         self._known = set(context.history.lanes.brokers) | {broker for _, broker in self._files}
+        self._writers = {node for _, node, _ in logs}
         self._context = context
 
     def nodes_of(self, row: Row) -> Sequence[str | None]:
         """Return the nodes that a line is about: one, several on one machine, or [None]."""
+        if row["node"] in self._writers:
+            # It stands in the output of the process itself.
+            return [row["node"]]
         found = [None if one is None else broker_node(one) for one in self._brokers_of(row)]
         if found != [None]:
             return found
         kind, _, name = (row["subject"] or "").partition(" ")
+        if kind == "JVM" and _BROKERS.search(name):
+            return [self._by_report(row)]
         return [self._controller_named(name) if kind in {"pod", "container"} else None]
+
+    def _by_report(self, row: Row) -> str | None:
+        """Return the broker whose JVM wrote a report that lies apart from all logs.
+
+        Its logs lie where its command says, others tell of its process, or no other broker died at
+        that time.
+        """
+        told = self._processes.get(row["position"], set())
+        # All brokers of a machine may have logs in a folder `kafka`; names with numbers tell.
+        folders = [part for part in _PARTS.split(row["value"] or "") if _DIGIT.search(part)]
+        named = {broker for part in folders if (broker := self._broker_named(part)) is not None}
+        for found in (told, named, self._gone_at(row)):
+            if len(found) == 1:
+                return broker_node(next(iter(found)))
+            if found:
+                break
+        return None
+
+    def _gone_at(self, row: Row) -> set[int]:
+        """Return the brokers that may have died at the time of a report."""
+        found = set()
+        for absence in self._context.absences if row["ts"] is not None else ():
+            low, high = _bracket(self._context, absence)
+            moments = _moments(self._context, row, broker_node(absence.broker))
+            if absence.kind in _AWAY and any(low <= moment <= high for moment in moments):
+                found.add(absence.broker)
+        return found
+
+    @cached_property
+    def _processes(self) -> Mapping[int, set[int]]:
+        """The brokers of processes that others name by number."""
+        found: dict[int, set[int]] = defaultdict(set)
+        where = pc.field("kind").isin(list(_END_KINDS)) & pc.field("position").is_valid()
+        for row in self._context.each("events", where):
+            if not (row["subject"] or "").startswith("JVM "):
+                found[row["position"]].update(
+                    broker for node in self.nodes_of(row) if (broker := broker_id(node)) is not None
+                )
+        return found
 
     def _controller_named(self, name: str) -> str | None:
         """Return the controller whose logs lie under a name, if there is one only."""
@@ -159,6 +207,8 @@ class _Names:
                 # Compose names containers by their services: kafka-broker-1-1.
                 broker = self._broker_named(row["detail"] or "")
             return [broker]
+        if kind == "JVM":
+            return [self._by_folder(row["file"]) if _BROKERS.search(name) else None]
         on_host = self._on_host.get(name, ()) if name else ()
         if on_host:
             # A machine takes all its brokers along; the kernel kills one process.
@@ -353,6 +403,13 @@ END_WORDS = {
         "Look at hs_err_pid*.log of broker {broker}: fewer threads or a smaller heap, more memory, "
         "or a higher vm.max_map_count, which brokers with many segments need.",
     ),
+    "java-memory": EndWords(
+        "ended: its JVM was out of memory",
+        "The JVM could not give memory to the program (OutOfMemoryError) and was told to end then "
+        "(-XX:+ExitOnOutOfMemoryError, -XX:+CrashOnOutOfMemoryError).",
+        "Look what filled the heap of broker {broker} before it gets more (KAFKA_HEAP_OPTS); where "
+        "its line names threads or direct memory, raise those limits instead.",
+    ),
     "heap": EndWords(
         "ended with exit code 3, as a JVM does whose heap is full",
         "A JVM that is told to exit when its heap is full (-XX:+ExitOnOutOfMemoryError) ends with "
@@ -404,7 +461,7 @@ def quote(row: Row) -> str:
     'pod k-2 (kafka): OOMKilled, exit code 137 (b.zip!pods/k-2.yaml:38)'
     """
     detail = f" ({row['detail']})" if row["detail"] and len(row["detail"]) < _SHORT else ""
-    code = f"exit code {row['value']}" if row["value"] else None
+    code = f"exit code {row['value']}" if row["value"] and row["kind"] != "jvm_crashed" else None
     told = ", ".join(part for part in (row["error"], code) if part)
     what = told or row["kind"].replace("_", " ")
     return f"{row['subject'] or 'the JVM'}{detail}: {what} ({row['file']}:{row['line']})"

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+
 from forensics.events.support_files.facts import Line, Row, read_moment, state, whole_number
+from forensics.ingest.record_splitter import TakenLines
+from forensics.ingest.record_starts import Lines
 from forensics.lib.time_units import SECOND
 
 _RULE = "host"
@@ -231,32 +236,117 @@ _CRASH_RULE = "jvm"
 _SIGNAL = re.compile(
     r"^#  (?P<signal>SIG[A-Z]+|EXCEPTION_\w+|Internal Error)\b.*\bpid=(?P<pid>\d+)"
 )
-_MEMORY = re.compile(r"^# (?:There is insufficient memory|Native memory allocation)")
-_OUT = re.compile(r"^#  (?:Out of Memory Error|fatal error: OutOfMemory)")
+_MEMORY = re.compile(
+    r"^# (?:There is insufficient memory|Native memory allocation| Out of Memory Error)"
+)
+_HEAP = re.compile(
+    r"^(?:#  fatal error: OutOfMemory encountered: |(?:Terminating|Aborting) due to )"
+    r"(?P<of>.{0,200})"
+)
+_HEAP_ERROR = "OutOfMemoryError"
+_COMMAND = re.compile(r"^(?:Command Line|java_command): (?P<command>.+)$")
+_MAIN_CLASS = re.compile(r"(?:^| )(?P<main>[a-z][\w$]*(?:\.[\w$]+)+)(?: |$)")
+_LOGS_DIR = re.compile(r"-Dkafka\.logs\.dir=(?P<path>\S+)")
 _TIME = re.compile(
     r"^[Tt]ime: (?P<when>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}.{0,80})$"
 )
 
 
 def read_crash_report(lines: Iterable[Line]) -> Iterator[Row]:
-    """Read the report of a JVM that crashed, or that got no memory from the system."""
+    """Read the report of a JVM that crashed, or that got no memory from the system or its heap.
+
+    `subject` is its main class; `value` is the directory of its logs, if its command names one.
+    """
     cause: Line | None = None
     error, pid, frame, ended = "", None, "", None
+    command = ""
     for line in lines:
         text = line.text
         if found := _SIGNAL.match(text):
             cause, error = cause or line, error or found["signal"]
             pid = pid or whole_number(found["pid"], 62)
-        elif _MEMORY.match(text) or _OUT.match(text):
+        elif found := _HEAP.match(text):
+            cause, frame = (cause or line, frame or found["of"])
+            error = _HEAP_ERROR
+        elif _MEMORY.match(text):
             cause, error = (cause, error) if error == "out of memory" else (line, "out of memory")
         elif text.startswith("# Problematic frame"):
-            frame = "next"
+            frame = frame or "next"
         elif frame == "next":
             frame = text.removeprefix("#").strip() or frame
         elif ended is None and (found := _TIME.match(text)):
             ended = read_moment(found["when"])
+        elif found := _COMMAND.match(text):
+            command += f" {found['command']}"
     if cause is not None:
+        main, folder = _MAIN_CLASS.search(command), _LOGS_DIR.search(command)
         yield state(
             cause, "jvm_crashed", _CRASH_RULE, ended, error=error,
             detail="" if frame == "next" else frame, position=pid,
+            subject=f"JVM {main['main']}" if main else None, value=folder and folder["path"],
+        )  # fmt: skip
+
+
+# What a JVM, or the shell that ran it, writes into the output of a process that ends.
+_LAST_PROBES = (
+    b"Java Runtime Environment", b"due to java.lang.OutOfMemoryError", b"Killed", b"Aborted",
+    b"Segmentation fault",
+)  # fmt: skip
+_LAST_WORDS = re.compile(
+    rb"(?m)^(?:# A fatal error has been detected by the Java Runtime Environment"
+    rb"|# There is insufficient memory for the Java Runtime Environment"
+    rb"|(?:Terminating|Aborting) due to java\.lang\.OutOfMemoryError"
+    rb"|(?:[\w./-]{1,200}: line [0-9]{1,6}: {1,9}[0-9]{1,10} )?"
+    rb"(?:Killed|Aborted|Segmentation fault)\b)"
+)
+_SHELL = re.compile(
+    r"^(?P<script>[\w./-]+: line \d+: +(?P<pid>\d+) )?"
+    r"(?P<what>Killed|Aborted|Segmentation fault)(?: +\(core dumped\))?(?P<rest> +\S.*)?$"
+)
+_SHELL_SIGNALS = {"Killed": "SIGKILL", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV"}
+_LAST_LINES = 40
+
+
+def find_last_words(taken: TakenLines) -> Iterator[tuple[int, list[Line]]]:
+    """Yield what processes and their shells wrote as they ended between records.
+
+    Each with the number of records before it.
+    """
+    lines = taken.lines
+    if not len(lines) or not any(probe in taken.text for probe in _LAST_PROBES):
+        return
+    text = lines.data[: lines.text_length].tobytes()
+    own = np.arange(len(lines))
+    read: set[int] = set()
+    for found in _LAST_WORDS.finditer(text, int(lines.starts[0])):
+        row = int(np.searchsorted(lines.starts, found.start(), "right")) - 1
+        if row in read:
+            continue
+        if lines.origins is not None:
+            own = np.flatnonzero(pc.equal(lines.origins, lines.origins[row]).fill_null(True))
+        heads = own[lines.kinds[own] > 0]
+        above = heads[heads <= row]
+        below = np.append(heads[heads > row], len(lines))[0]
+        rows = own[(own >= row) & (own < below)][:_LAST_LINES].tolist()
+        read.update(rows)
+        yield (
+            int(np.count_nonzero(lines.kinds[: above[-1] + 1])) if len(above) else 0,
+            [Line(int(taken.numbers[at]), 0, _cut(text, lines, at)) for at in rows],
+        )
+
+
+def _cut(text: bytes, lines: Lines, row: int) -> str:
+    cut = text[lines.starts[row] : lines.own_ends[row]][:_MAX_LINE]
+    return cut.decode("utf-8", "replace")
+
+
+def read_last_words(lines: Sequence[Line]) -> Iterator[Row]:
+    """Read what a process or its shell wrote as it ended."""
+    found = _SHELL.match(lines[0].text)
+    if not found:
+        yield from read_crash_report(lines)
+    elif found["script"] or not found["rest"]:
+        yield state(
+            lines[0], "process_ended", _CRASH_RULE, error=_SHELL_SIGNALS[found["what"]],
+            position=whole_number(found["pid"], 62),
         )  # fmt: skip

@@ -144,6 +144,7 @@ def test_what_a_broker_says_itself_comes_first(tmp_path: Path) -> None:
         ({"kind": "pod_stopped", "error": "Killing", "detail": "failed liveness probe"}, "probe"),
         ({"kind": "pod_stopped", "error": "Killing", "detail": "Stopping container"}, None),
         ({"kind": "jvm_crashed", "error": "out of memory"}, "native"),
+        ({"kind": "jvm_crashed", "error": "OutOfMemoryError"}, "java-memory"),
         ({"kind": "host_disk_failed", "error": None}, None),
     ],
 )  # fmt: skip
@@ -153,3 +154,37 @@ def test_a_line_says_why_by_its_kind_its_error_and_its_code(
     found = reasons(tmp_path, [line("container h2", **facts)], ALL[1:2])
 
     assert ([reason] if reason else []) == [one for one, _ in found.values()]
+
+
+def report(at: float = 100.5, **facts: Any) -> Row:
+    """Give a report of a JVM that lies apart from all logs."""
+    row = event(at, "file:b.zip!hs_err_pid7.log", "jvm_crashed", subject="JVM kafka.Kafka")
+    plain = row | {"file": "b.zip!hs_err_pid7.log", "error": "SIGSEGV", "position": 7}
+    return plain | facts
+
+
+@pytest.mark.parametrize(
+    ("rows", "away", "broker"),
+    [
+        # by its time: no other broker died then
+        ([report()], [absence(1, "crash", 100, 120), absence(2, "crash", 150, 160)], 1),
+        ([report()], ALL, None),
+        ([report(300)], ALL[:1], None),
+        # that of another program is nobody's, even beside the broker's logs
+        ([report(subject="JVM org.apache.kafka.connect.cli.ConnectDistributed")], ALL[:1], None),
+        ([report(subject=None)], ALL[:1], None),
+        # by where its command puts its logs
+        ([report(value="/var/log/h2")], ALL, 2),
+        ([report(value="/var/log/kafka")], ALL, None),
+        # by the number of its process, which the kernel names, too
+        ([report(), line("host h3", kind="process_ended", error="SIGSEGV", position=7)], ALL, 3),
+    ],
+)  # fmt: skip
+def test_a_report_of_a_jvm_apart_from_all_logs_is_tied_to_one_broker_or_to_none(
+    rows: Sequence[Row], away: Sequence[Absence], broker: int | None, tmp_path: Path
+) -> None:
+    found = reasons(tmp_path, rows, away)
+
+    told = sorted({key[0] for key, (_, file) in found.items()})
+    assert ([] if broker is None else [broker]) == told
+    assert broker in (None, 3) or found[broker, 100 * SECOND] == ("jvm", "b.zip!hs_err_pid7.log")
