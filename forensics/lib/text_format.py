@@ -204,6 +204,20 @@ def join_names(names: Sequence[str], limit: int = 3) -> str:
     return f"{', '.join(names[:limit])} and {count(len(names) - limit)} more"
 
 
+def brokers_text(brokers: Sequence[int]) -> str:
+    """Name brokers in their order.
+
+    >>> brokers_text([2]), brokers_text([2, 1, 3])
+    ('broker 2', 'brokers 2, 1 and 3')
+    """
+    names = [str(broker) for broker in brokers]
+    if len(names) == 1:
+        return f"broker {names[0]}"
+    if len(names) > 6:
+        return f"brokers {', '.join(names[:6])} and {len(names) - 6} more"
+    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
+
+
 def cut_text(text: str, most: int) -> str:
     """Cut a text at its last whole line or word that fits.
 

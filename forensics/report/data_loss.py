@@ -36,6 +36,10 @@ class LossTotals:
         return f"possible, at most {count(self.at_most, 'record')} {on}"
 
 
+# Which a broker that comes back truncates then.
+_LEFT = "left on brokers that are not back"
+
+
 @dataclass(frozen=True)
 class TruncationTotals:
     """How many records were cut after clean elections, on how many partitions."""
@@ -43,6 +47,8 @@ class TruncationTotals:
     at_least: int
     at_most: int
     partitions: int
+    # what became of them, after "records"
+    how: str = "truncated"
 
     def __str__(self) -> str:
         most = count(self.at_most, "record")
@@ -114,7 +120,9 @@ def sum_clean_truncations(findings: Sequence[SavedFinding]) -> TruncationTotals 
         return None
     low = sum(row.lost_records_min for row in bounded)
     high = sum(row.lost_records_max or 0 for row in bounded)
-    return TruncationTotals(low, high, len({row.partition for _, row in rows}))
+    left = [row.cut_on == [] for _, row in rows]
+    how = _LEFT if all(left) else f"truncated, or {_LEFT}," if any(left) else "truncated"
+    return TruncationTotals(low, high, len({row.partition for _, row in rows}), how)
 
 
 def describe_client_losses(findings: Sequence[SavedFinding]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.verdict import UNREAD_ERRORS
 from forensics.lib.node_ids import client_name
 from forensics.lib.text_format import (
+    brokers_text,
     count,
     detector_label,
     duration,
@@ -168,7 +169,7 @@ def loss_sentence(run: RunOutput) -> str:
     if totals is None and any(one.detector == "unclean-election" for one in run.findings):
         return "Records may be lost; how many is not known."
     if least:
-        how = ": truncated after a failover" if truncated else ""
+        how = f": {truncated.how} after a failover" if truncated else ""
         return f"{bounds_text(least, most)} lost{how}."
     cut = _describe_truncation(truncated)
     if most is None or most > 0:
@@ -198,7 +199,7 @@ def _describe_truncation(truncated: TruncationTotals | None) -> str:
         return ""
     on = count(truncated.partitions, "partition")
     number = bounds_text(truncated.at_least, truncated.at_most)
-    return f"{number} truncated on {on} after clean failovers"
+    return f"{number} {truncated.how} on {on} after clean failovers"
 
 
 def _nothing_lost(run: RunOutput, cut: str, *, is_certain: bool) -> str:
@@ -502,20 +503,6 @@ def often_text(finding: SavedFinding) -> str:
         (measures[name] for name in ("cycles", "cuts", "pauses") if name in measures), None
     )
     return f"at least {times_text(freezes)}" if freezes else times_text(cycles)
-
-
-def brokers_text(brokers: Sequence[int]) -> str:
-    """Name brokers in their order.
-
-    >>> brokers_text([2]), brokers_text([2, 1, 3])
-    ('broker 2', 'brokers 2, 1 and 3')
-    """
-    names = [str(broker) for broker in brokers]
-    if len(names) == 1:
-        return f"broker {names[0]}"
-    if len(names) > 6:
-        return f"brokers {', '.join(names[:6])} and {len(names) - 6} more"
-    return f"brokers {', '.join(names[:-1])} and {names[-1]}"
 
 
 def _consequences(run: RunOutput, findings: Sequence[SavedFinding]) -> Iterator[str]:

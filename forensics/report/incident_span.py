@@ -12,6 +12,7 @@ from forensics.lib.intervals import merge
 from forensics.lib.node_ids import client_name, whole_client
 from forensics.lib.text_format import (
     ROUGH_MS,
+    brokers_text,
     count,
     duration,
     durations_text,
@@ -236,7 +237,11 @@ def _still(run: RunOutput, span: IncidentSpan) -> str:
     what = STILL.get(first.detector, f"{short_title(first).lower()} on {{}}")
     if len(same) > 1:
         what = what.replace("{} is", "{} are")
-    return f": {what.format(join_names([describe_scope(one) for one in same], 4))}"
+    names = list(dict.fromkeys(describe_scope(one) for one in same))
+    numbers = [name.removeprefix("broker ") for name in names]
+    if len(names) > 1 and all(map(str.isdecimal, numbers)):
+        return f": {what.format(brokers_text([int(number) for number in numbers]))}"
+    return f": {what.format(join_names(names, 4))}"
 
 
 def describe_others(span: IncidentSpan) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.text_format import count, detector_label, duration, join_names
+from forensics.lib.text_format import brokers_text, count, detector_label, duration, join_names
 from forensics.report.finding_text import STANDING_DETECTORS, shorten_names
-from forensics.report.headline import brokers_text, describe_last_stops, is_last_stop, lost_if
+from forensics.report.headline import describe_last_stops, is_last_stop, lost_if
 from forensics.report.incident_span import clock_text
 from forensics.run_output.reader import RunOutput, SavedFinding
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.text_format import (
+    brokers_text,
     count,
     duration,
     join_names,
@@ -28,7 +29,6 @@ from forensics.report.headline import (
     CONSEQUENCES,
     NODE_STORIES,
     bounds_text,
-    brokers_text,
     headline,
     loss_sentence,
     lost_if,

@@ -13,6 +13,7 @@ from forensics.detection.requirements import CLIENTS
 from forensics.lib.node_ids import broker_id, client_name
 from forensics.lib.storage import base_name
 from forensics.lib.text_format import (
+    brokers_text,
     count,
     detector_label,
     duration,
@@ -28,7 +29,6 @@ from forensics.report.coverage_advice import (
 from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import COMMAND_LINE, shorten_names
 from forensics.report.headline import (
-    brokers_text,
     describe_last_stops,
     describe_unread_errors,
     flapping_verb,
@@ -181,10 +181,12 @@ def _forbid_unclean(run: RunOutput) -> Iterator[SummaryLine]:
 def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     """Order findings: what began it, then the headline, then the others."""
     began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
-    others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
+    within = {one.id for one in span.findings}
+    others = [one for one in run.incidents if one.id in within] or list(run.incidents)
     order = {name: index for index, name in enumerate(began)}
     # A clock that is far off is wrong before and after, and to be set right.
-    others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
+    held = {one.id for one in others}
+    others += [one for one in run.incidents if one.detector == "clock-skew" and one.id not in held]
     return sorted(
         others,
         key=lambda one: (

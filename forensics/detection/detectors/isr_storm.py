@@ -16,7 +16,7 @@ from forensics.detection.shared.isr_changes import (
     find_recovery,
     lag_time_text,
 )
-from forensics.lib.text_format import count, quantity
+from forensics.lib.text_format import brokers_text, count, quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -69,16 +69,10 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
 
 def _title(run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
-    dropped = _list_brokers(slow) if slow else f"the followers of {_list_brokers(cut_off)}"
+    dropped = brokers_text(slow) if slow else f"the followers of {brokers_text(cut_off)}"
     where = quantity(count, "partition")
     title = f"{dropped} dropped from the ISR {run.count} times on {where}"
     return title[0].upper() + title[1:]
-
-
-def _list_brokers(brokers: Sequence[int]) -> str:
-    if len(brokers) == 1:
-        return f"broker {brokers[0]}"
-    return "brokers " + ", ".join(str(one) for one in brokers)
 
 
 def _explanation(
@@ -86,9 +80,9 @@ def _explanation(
 ) -> str:
     parts = [_MECHANISM]
     if slow:
-        parts.append(_SLOW.format(who=_list_brokers(slow)))
+        parts.append(_SLOW.format(who=brokers_text(slow)))
     if cut_off:
-        parts.append(_CUT_OFF.format(who=_list_brokers(cut_off).capitalize()))
+        parts.append(_CUT_OFF.format(who=brokers_text(cut_off).capitalize()))
     if run.caught_up == run.count:
         parts.append(_LEVEL)
     elif run.max_lag:

@@ -21,6 +21,7 @@ NAME = "reassignment"
 NEEDS = LogRequirements(("broker", "controller"), ("server", "controller"))
 _DONE = ("reassignment_done", "reassignment_caught_up")
 _UNDER_WAY = re.compile(r"(?:adding|removing)Replicas=\[\d")
+_LISTS = re.compile(r"\b(replicas|removingReplicas|addingReplicas)=\[([\d, ]*)\]")
 _SHOWN = 10
 
 
@@ -31,10 +32,30 @@ class _Move:
     partition: str
     first: Row
     last: Row | None
+    # the last line on what was asked for, which may have been changed meanwhile
+    asked: Row | None = None
 
     @property
     def begin(self) -> int:
         return int(self.first["at"])
+
+    @property
+    def is_cancelled(self) -> bool | None:
+        """Whether it ended with other replicas than were asked for; None: no line tells."""
+        wanted, got = _replicas(self.asked), _replicas(self.last)
+        if not wanted or not got:
+            return None
+        kept = set(got["replicas"])
+        return not (kept >= set(wanted["addingReplicas"])
+                    and kept.isdisjoint(wanted["removingReplicas"]))  # fmt: skip
+
+
+def _replicas(row: Row | None) -> dict[str, list[str]]:
+    """Return the lists of replicas that a line names; empty if it does not name all three."""
+    found = dict(_LISTS.findall(row["detail"] or "")) if row is not None else {}
+    return (
+        {name: re.findall(r"\d+", text) for name, text in found.items()} if len(found) > 2 else {}
+    )
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -58,8 +79,10 @@ def _moves(rows: Sequence[Row]) -> Iterator[_Move]:
     for row in rows:
         name = partition_name(row)
         if row["kind"] not in _DONE and _UNDER_WAY.search(row["detail"] or ""):
-            if name not in open_moves and row["at"] - ended.get(name, -_ECHO) >= _ECHO:
-                open_moves[name] = _Move(name, row, None)
+            if name in open_moves:
+                open_moves[name].asked = row
+            elif row["at"] - ended.get(name, -_ECHO) >= _ECHO:
+                open_moves[name] = _Move(name, row, None, row)
         elif name in open_moves:
             move = open_moves.pop(name)
             move.last, ended[name] = row, row["at"]
@@ -78,7 +101,12 @@ def _finding(context: DetectionContext, moves: Sequence[_Move]) -> Finding:
     is_stuck = bool(undone) and end - max(move.begin for move in undone) > limits["late"] * SECOND
     took = round((end - begin) / SECOND, 1)
     names = [move.partition for move in moves]
+    cancelled = sum(move.is_cancelled is True for move in moves)
     done = f"done after {took:g} s"
+    if cancelled == len(moves):
+        done = f"and that was cancelled after {took:g} s"
+    elif cancelled:
+        done = f"{cancelled} of them cancelled, the rest done after {took:g} s"
     if undone:
         done = f"{len(undone)} of them not done after {took:g} s, as the logs end"
     evidence = [
@@ -93,15 +121,20 @@ def _finding(context: DetectionContext, moves: Sequence[_Move]) -> Finding:
         max(begin, end),
         evidence,
         partitions=sorted(set(names)),
-        measures={"partitions": len(moves), "not_done": len(undone), "duration_s": took},
-        explanation=_STUCK if is_stuck else _MECHANISM,
+        measures={
+            "partitions": len(moves),
+            "not_done": len(undone),
+            "cancelled": cancelled,
+            "duration_s": took,
+        },
+        explanation=(_STUCK if is_stuck else _MECHANISM) + (_CANCELLED if cancelled else ""),
         actions=[
             f"{context.commands.reassignments()}   # which are under way now?",
             f"{context.commands.topic(topic)}   # are the new replicas in the ISR?",
             _UNSTICK if is_stuck else _QUIET,
         ],
         why=f"not done within {limits['late']} s" if is_stuck else "somebody asked for it",
-        doubts=["A reassignment that was cancelled looks as if it were done."],
+        doubts=_DOUBTS if any(move.is_cancelled is None for move in moves if move.last) else [],
     )
 
 
@@ -111,6 +144,8 @@ _MECHANISM = (
     "The new replicas copy the partition, join the ISR, and the old ones leave. Where the first "
     "replica changes, the leader moves too: clients get one burst of stale metadata."
 )
+_CANCELLED = " What was cancelled went back to the replicas that it had before."
+_DOUBTS = ["A reassignment that was cancelled looks as if it were done."]
 _STUCK = (
     "The new replicas copy the partition and must join the ISR before the old ones leave; here they"
     " did not. A replica's broker may be away, its disk full, or a throttle too low."

@@ -100,20 +100,28 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     for registrations in every:
         yield from _find_expired(context, registrations, told)
         yield from _find_refused(context, registrations)
-    outages = [
-        outage
-        for outage in losses
-        if outage.seconds >= limits["unreachable"] and outage not in ended
-    ]
+    outages = [one for one in losses if one.seconds >= limits["brief"] and one not in ended]
     lives = context.events(*_LIFE) if outages else []
     groups: dict[bool, list[Outage]] = {False: [], True: []}
     for outage in outages:
         own = [row for row in lives if row["node"] in outage.nodes]
         groups[_is_stopping(outage, own, limits["gap"])].append(outage)
     for outage in groups[True]:
-        yield _unreachable_finding(context, [outage], is_stopping=True)
+        if outage.seconds >= limits["unreachable"]:
+            yield _unreachable_finding(context, [outage], "stopping")
     for together in sessions(groups[False], lambda one: one.begin, TOGETHER, lambda one: one.end):
-        yield _unreachable_finding(context, together, is_stopping=False)
+        long = [outage for outage in together if outage.seconds >= limits["unreachable"]]
+        if long:
+            yield _unreachable_finding(context, long, "down")
+        elif _are_most(context, together):
+            yield _unreachable_finding(context, together, "back_soon")
+
+
+def _are_most(context: DetectionContext, outages: Sequence[Outage]) -> bool:
+    """Return True if most brokers lost ZooKeeper at once, and found it again."""
+    brokers = {file["node"] for file in context.visibility.files if file["role"] == "broker"}
+    back = {node for one in outages if one.recovered_at is not None for node in one.nodes}
+    return len(back) > 1 and 2 * len(back & brokers) > len(brokers)
 
 
 def _read_connections(context: DetectionContext) -> Recoveries:
@@ -459,21 +467,22 @@ def _is_stopping(outage: Outage, lives: Sequence[Row], gap: float) -> bool:
 
 
 def _unreachable_finding(
-    context: DetectionContext, outages: Sequence[Outage], *, is_stopping: bool
+    context: DetectionContext, outages: Sequence[Outage], limit: str
 ) -> Finding:
-    """Build the finding on a ZooKeeper that is gone, or was only stopped first."""
+    """Build the finding on a ZooKeeper that is gone, was so for a while, or was stopped first."""
     limits = context.limits[NAME]
     nodes = sorted({node for outage in outages for node in outage.nodes})
     longest = max(outage.seconds for outage in outages)
     is_refused = any(outage.kinds["zookeeper_unreachable"] > 0 for outage in outages)
     what = "could not reach ZooKeeper" if is_refused else "got no answer from ZooKeeper"
     attempts = sum(sum(outage.kinds.values()) for outage in outages)
+    is_stopping = limit == "stopping"
     kind = "stopped_first" if is_stopping else "unreachable"
     names, length = join_names(nodes), f"{longest:.1f} s"
     most = "up to " if len(outages) > 1 else ""
     return context.finding(
         NAME,
-        limits["stopping" if is_stopping else "down"],
+        limits[limit],
         f"ZooKeeper was stopped before {names}, which tried to reach it for {length}"
         if is_stopping
         else f"{names} {what} for {most}{length}",
@@ -485,7 +494,8 @@ def _unreachable_finding(
         actions=["Stop brokers first, ZooKeeper last; start them the other way round."]
         if is_stopping
         else _ask_zookeeper(context),
-        why=f"no connection for {length}; {limits['unreachable']} s are longer than a session",
+        why=f"no connection for {length}, "
+        + ("and by most brokers at once" if limit == "back_soon" else "longer than a session"),
         doubts=["One of several ZooKeeper servers may be down while the session lives on another."],
     )
 

@@ -1,25 +1,43 @@
 """Records truncated after a clean failover: what producers with acks=1 lose.
 
 A leader in sync has every committed record, but not the last ones that only the leader before it
-had. Kafka cuts them when that one comes back to follow.
+had. Kafka cuts them when that one comes back to follow; as long as it does not, they lie there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
+from forensics.detection.context import (
+    DetectionContext,
+    Row,
+    group_by_gap,
+    in_topics,
+    partition_name,
+)
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 NAME = "truncation"
 _SHOWN = 20
+# After these a broker writes nothing more.
+_ENDED = ("crash", "controlled", "gone")
+_CLEAN = (True, None)
+_END_COLUMNS = (
+    "topic", "partition", "node", "ts", "file", "line", "leader_epoch", "log_end", "high_watermark",
+)  # fmt: skip
+_LEADER_COLUMNS = (
+    "topic", "partition", "incarnation", "leader_epoch", "leader", "log_end", "clean", "evidence",
+)  # fmt: skip
 _OF_QUORUM = ["__cluster_metadata", "@metadata"]
 
 
@@ -38,6 +56,140 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             part = [one for one in losses if bool(one[0].below_high_watermark) is is_deep]
             if part:
                 yield _finding(context, part, unread, is_deep=is_deep)
+    yield from _left_behind(context)
+
+
+def _left_behind(context: DetectionContext) -> Iterator[Finding]:
+    """Yield a finding for each broker that is not back and alone has the last records of a log."""
+    gone = {one.broker: one for one in context.absences if one.end is None and one.kind in _ENDED}
+    last = _last_log_ends(context, gone)
+    losses: dict[int, list[tuple[PartitionLoss, Row, Row]]] = defaultdict(list)
+    for leader in _next_leaders(context, last):
+        for broker in gone:
+            own = last.get((leader["topic"], leader["partition"], broker))
+            if own is not None and (loss := _left_loss(context, own, leader, broker)) is not None:
+                losses[broker].append((loss, own, leader))
+    for broker, found in sorted(losses.items()):
+        yield _left_finding(context, gone[broker], found)
+
+
+def _last_log_ends(
+    context: DetectionContext, gone: Collection[int]
+) -> dict[tuple[str, int, int], Row]:
+    """Return the last line of some brokers on how long their log of each partition was."""
+    if not gone:
+        return {}
+    told = (pc.field("kind") == "partition_state") & pc.field("ts").is_valid()
+    told &= pc.field("node").isin([broker_node(broker) for broker in gone])
+    told &= pc.field("log_end").is_valid() & pc.field("leader_epoch").is_valid()
+    told &= ~pc.field("topic").isin(_OF_QUORUM)
+    last: dict[tuple[str, int, int], Row] = {}
+    for row in context.each("events", told, _END_COLUMNS):
+        key = row["topic"], row["partition"], broker_id(row["node"]) or 0
+        if key not in last or _order(last[key]) < _order(row):
+            last[key] = row
+    # What was cut since is told as that.
+    of_them = pc.field("broker").isin(pa.array(gone, pa.int32()))
+    for cut in context.each("cuts", of_them, ["topic", "partition", "broker", "started_at"]):
+        key = cut["topic"], cut["partition"], cut["broker"]
+        if key in last and cut["started_at"] >= last[key]["at"]:
+            del last[key]
+    return last
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return row["leader_epoch"], row["at"], row["line"]
+
+
+def _next_leaders(
+    context: DetectionContext, last: Collection[tuple[str, int, int]]
+) -> Iterator[Row]:
+    """Yield the leaders of some partitions that are not known to be unclean, of one past each."""
+    partitions = {(topic, partition) for topic, partition, _ in last}
+    if not partitions:
+        return
+    rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    where = in_topics({topic for topic, _ in partitions})
+    for row in context.each("leadership", where, _LEADER_COLUMNS):
+        if (row["topic"], row["partition"]) in partitions:
+            rows[row["topic"], row["partition"]].append(row)
+    for key in sorted(rows):
+        own = sorted(rows[key], key=lambda row: row["leader_epoch"])
+        # A topic that was made again begins anew, and unclean leaders have a finding of their own.
+        if len({row["incarnation"] for row in own}) == 1 and all(
+            row["clean"] in _CLEAN for row in own
+        ):
+            yield from own
+
+
+def _left_loss(
+    context: DetectionContext, own: Row, leader: Row, broker: int
+) -> PartitionLoss | None:
+    """Return what a leader did not have of the log of a broker; None if it had all of it."""
+    end, kept = own["log_end"], leader["log_end"]
+    if leader["leader_epoch"] <= own["leader_epoch"] or leader["leader"] == broker or kept is None:
+        return None
+    # Below the high watermark it is another story: of a leader whose log was emptied.
+    if not (own["high_watermark"] or 0) <= kept < end:
+        return None
+    topic, partition, epoch = leader["topic"], leader["partition"], leader["leader_epoch"]
+    return PartitionLoss(
+        partition=partition_name(leader),
+        leader_epoch=epoch,
+        leader=leader["leader"],
+        cut_on=[],
+        lost_from=kept,
+        lost_to=end,
+        lost_records_min=end - kept,
+        lost_records_max=end - kept,
+        below_high_watermark=0,
+        written_to=to_iso(own["at"]),
+        check=context.commands.leader_epochs(topic, partition, epoch, leader["leader"]),
+        note=f"not yet: only broker {broker} has them, which is not back",
+    )
+
+
+def _left_finding(
+    context: DetectionContext, absence: Absence, found: Sequence[tuple[PartitionLoss, Row, Row]]
+) -> Finding:
+    # Later leaders begin where the first one did, or further on.
+    first: dict[str, tuple[PartitionLoss, Row, Row]] = {}
+    for one in found:
+        first.setdefault(one[0].partition, one)
+    losses = [loss for loss, _, _ in first.values()]
+    limits, broker = context.limits[NAME], absence.broker
+    places: list[Mapping[str, Any]] = []
+    for _, own, leader in [*first.values()][:_SHOWN]:
+        places += [own, *leader["evidence"]]
+    weak = set().union(*topics_without_acks(context).values())
+    exposed = sorted({leader["topic"] for _, _, leader in first.values()} & weak)
+    number, _ = total_loss(losses)
+    on = quantity(len(losses), "partition")
+    return context.finding(
+        NAME,
+        limits["acknowledged" if exposed else "uncommitted"],
+        f"{quantity(number, 'record')} on {on} left on broker {broker}, which is not back",
+        min(own["at"] for _, own, _ in first.values()),
+        context.logs_end,
+        context.read_lines(places),
+        brokers=sorted({broker, *(loss.leader for loss in losses if loss.leader is not None)}),
+        partitions=sorted(first),
+        losses=losses,
+        measures={
+            "lost_records_min": number,
+            "lost_records_max": number,
+            "acks_one": exposed,
+            "acks_known": knows_acks(context) and not topics_without_acks(context),
+        },
+        explanation=_LEFT.format(broker=broker)
+        + (_LEFT_EXPOSED.format(", ".join(exposed)) if exposed else _LEFT_PLAIN),
+        actions=[
+            _COPY.format(broker=broker, name=losses[0].partition),
+            losses[0].check,
+        ],
+        why=f"on {on} the next leader's log ended before that of broker {broker}",
+        doubts=_DOUBTS[:1],
+    )
 
 
 def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
@@ -174,6 +326,18 @@ _DEEP = (
     "The log was truncated below its own high watermark: records that were committed and "
     "acknowledged to producers with acks=all; consumers may have read them. No unclean election is "
     "seen here."
+)
+_LEFT = (
+    "The next leader's log ended before that of broker {broker}, so these records are in no log of "
+    "a replica that runs. Broker {broker} truncates them when it comes back and follows. "
+)
+_LEFT_EXPOSED = (
+    "Producers of {} run with acks=1 or 0: they were told that these records were written."
+)
+_LEFT_PLAIN = "None was committed: producers with acks=all were not told that they were written."
+_COPY = (
+    "Before broker {broker} is started, copy its folder of {name} if these records matter and "
+    "their producers have not sent them again."
 )
 _DOUBTS = (
     "A producer that still held the records and sent them again has lost nothing.",

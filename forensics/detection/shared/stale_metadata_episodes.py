@@ -173,8 +173,12 @@ def find_episodes(
     found: dict[_EpisodeKey, Episode] = {}
     for row in context.each("events", where, _COLUMNS):
         partition = (row["topic"] or "", row["partition"])
-        move = _move_behind(row, partition, moves, limits) if row["topic"] else None
-        absence = None if row["topic"] else _absence_behind(context, row, limits)
+        if row["topic"]:
+            move = _move_behind(row, partition, moves, limits)
+            absence = _absence_since(context, row, move)
+            move = move if absence is None and _is_near(row, move, limits) else None
+        else:
+            move, absence = None, _absence_behind(context, row, limits)
         key = _episode_key(row, move, absence, limits)
         if key not in found:
             found[key] = Episode(key[0], row["at"], row["at"], absence=absence)
@@ -213,9 +217,26 @@ def _move_behind(
     fresh = limits.near if unknown else limits.fresh
     times = (_micros(limit) for limit in (late, limits.ahead, fresh))
     move = moves.last_before(partition, row["at"], *times)
-    if move is None or (move.is_first and row["at"] - move.start > _micros(limits.near)):
+    return None if move is None or (unknown and not move.is_first) else move
+
+
+def _is_near(row: Row, move: LeaderMove | None, limits: EpisodeLimits) -> bool:
+    """Return False if an error comes too late to be about a new partition."""
+    if move is None or not move.is_first:
+        return True
+    return bool(row["at"] - move.start <= _micros(limits.near))
+
+
+def _absence_since(context: DetectionContext, row: Row, move: LeaderMove | None) -> Absence | None:
+    """Return the last absence of the first leader of a partition before an error, if it had one.
+
+    Then the error is about that, and not about a new partition that brokers do not know yet.
+    """
+    if move is None or not move.is_first or move.leader is None or row["error"] == _UNKNOWN_TOPIC:
         return None
-    return None if unknown and not move.is_first else move
+    absences = context.absences_around(move.leader, move.start, row["at"])
+    since = [one for one in absences if one.begin >= move.start]
+    return max(since, key=lambda one: one.begin, default=None)
 
 
 def _absence_behind(context: DetectionContext, row: Row, limits: EpisodeLimits) -> Absence | None:

@@ -13,7 +13,7 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.stale_metadata_account import Account
 from forensics.detection.shared.stale_metadata_assessment import PLANNED, Assessment
 from forensics.history.nodes.controller_terms import ControllerTerm
-from forensics.lib.text_format import join_names, quantity
+from forensics.lib.text_format import brokers_text, quantity
 from forensics.lib.time_units import SECOND, to_iso
 
 _LEFT = {
@@ -54,12 +54,6 @@ def clock_time(micros: int) -> str:
 def seconds_text(micros: int) -> str:
     """Write a length in seconds."""
     return f"{round(max(0, micros) / SECOND, 1):g} s"
-
-
-def brokers_text(brokers: list[int]) -> str:
-    """Name some brokers."""
-    word = "broker" if len(brokers) == 1 else "brokers"
-    return f"{word} {join_names([str(broker) for broker in brokers], _NAMED)}"
 
 
 def who_leads(account: Account) -> Iterator[str]:

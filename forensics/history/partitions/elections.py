@@ -143,12 +143,22 @@ def is_clean_election(change: LeaderChange) -> bool | None:
         return False
     if change.old_isr is None:
         return None if change.kraft else _is_clean_after_none(change)
-    if change.new in (change.elr or ()):
+    has_joined = change.kraft and _has_joined(change)
+    if change.new in (change.elr or ()) or (has_joined and change.is_adjacent):
         return True
     # Brokers do not log who is eligible: whoever left an ISR that fell below its minimum is.
-    is_hidden = change.elr is None and change.keeps_elr is not False
+    is_hidden = has_joined or (change.elr is None and change.keeps_elr is not False)
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
     return None if change.kraft and (is_hidden or not change.old_isr) else False
+
+
+def _has_joined(change: LeaderChange) -> bool:
+    """Return True if a leader that was not in sync shares the ISR with one that was.
+
+    KRaft's controller leaves an unclean leader alone in the ISR. So this one had joined by then, as
+    replicas do by the very change that ends a reassignment.
+    """
+    return any(one != change.new and one in (change.old_isr or ()) for one in change.new_isr or ())
 
 
 def classify_election(

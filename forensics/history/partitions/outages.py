@@ -38,8 +38,8 @@ from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
 
 _COLUMNS = (
-    "topic", "partition", "leader", "previous_leader", "started_at", "ended_at", "ended",
-    "replicas", "evidence",
+    "topic", "partition", "leader", "previous_leader", "started_at", "started_before", "ended_at",
+    "ended", "replicas", "evidence",
 )  # fmt: skip
 _GAP_COLUMNS = (
     "topic", "partition", "incarnation", "leader_epoch", "leader", "started_at", "started_before",
@@ -271,17 +271,23 @@ def _gaps_in(rows: Sequence[Row], absences: Absences) -> Iterator[_Gap]:
             inside = []
         if inside:
             inside.append(row)
-        elif row["ended"] == "unknown" and row["ended_at"] is not None:
+        elif row["ended"] == "unknown" and _known_until(row) is not None:
             inside = [row]
     if inside:
         yield from _gap(inside, None, None, absences)
+
+
+def _known_until(row: Row) -> int | None:
+    """Return the last moment that is certain of a leader epoch whose end nobody saw."""
+    moments = (row["ended_at"], row["started_at"], row["started_before"])
+    return next((int(at) for at in moments if at is not None), None)
 
 
 def _gap(
     rows: Sequence[Row], end: int | None, after: Row | None, absences: Absences
 ) -> Iterator[_Gap]:
     """Yield a gap if it has a length, and somebody was away in it."""
-    begin = int(rows[0]["ended_at"])
+    begin = _known_until(rows[0]) or 0
     brokers = {row["leader"] for row in [*rows, *([after] if after else [])]}
     brokers |= {broker for row in rows for broker in row["replicas"] or ()}
     until = FOREVER if end is None else end
@@ -324,7 +330,8 @@ def _read_pieces(
     leadership: Path, absences: Absences, deletions: Mapping[str, Sequence[int]]
 ) -> Iterator[_Outage]:
     """Yield each part of a leader epoch in which nobody served, in the order of the table."""
-    for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
+    dated = pc.field("started_at").is_valid() | pc.field("started_before").is_valid()
+    for batch in read_batches(leadership, _COLUMNS, dated):
         leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)
         begins, ends = _spans_of(batch)
         hit = leaders == -1
@@ -348,14 +355,12 @@ def _was_deleted(topic: str, at: int, deletions: Mapping[str, Sequence[int]]) ->
 
 
 def _spans_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return when leader epochs began and ended."""
+    """Return when leader epochs began, or by when they had, and when they ended."""
+    begins = pc.coalesce(batch["started_at"], batch["started_before"]).cast(pa.int64())
     # An end that nobody saw is the last moment that is certain, if there is one.
     unknown = pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False)
-    ends = pc.coalesce(
-        batch["ended_at"].cast(pa.int64()),
-        pc.if_else(unknown, batch["started_at"].cast(pa.int64()), FOREVER),
-    )
-    return batch["started_at"].cast(pa.int64()).to_numpy(), ends.to_numpy()
+    ends = pc.coalesce(batch["ended_at"].cast(pa.int64()), pc.if_else(unknown, begins, FOREVER))
+    return begins.to_numpy(), ends.to_numpy()
 
 
 def _read_offline_pieces(leadership: Path, offline: Sequence[OfflineReplica]) -> Iterator[_Outage]:

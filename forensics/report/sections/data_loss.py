@@ -239,7 +239,7 @@ def _truncation_row(run: RunOutput, finding: SavedFinding, row: PartitionLoss) -
     return [
         row.partition,
         _leader(row),
-        "not known" if brokers is None else join_names(brokers),
+        "not known" if brokers is None else join_names(brokers) or row.note,
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _offset(row.below_high_watermark),

@@ -349,3 +349,19 @@ def test_errors_that_name_no_topic_are_judged_too(tmp_path: Path) -> None:
         one.measures["suspect"]
         for one in find(case(tmp_path, events=errors, files=[logs("app", 10_000)]))
     ]
+
+
+@pytest.mark.parametrize("second", [112, 140])
+def test_a_new_partition_whose_leader_froze_is_not_the_cause(second: float, tmp_path: Path) -> None:
+    made = epoch(0, 1, 100, election="initial")
+    for name in ("new", "froze"):
+        (tmp_path / name).mkdir()
+    errors = [error(second), error(second + 1)]
+    frozen = [absence(1, "pause", 105, 111)]
+
+    assert [("transient", "none_seen", "info")] == told(
+        tmp_path / "new", [error(112)], leadership=[made]
+    )
+    assert [("transient", "broker_crash", "info")] == told(
+        tmp_path / "froze", errors, leadership=[made], away=frozen
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.detection.detectors.truncation import find
-from tests.detection.cases import SECOND, case, row
+from tests.detection.cases import SECOND, absence, case, epoch, event, row
 
 Row = dict[str, Any]
 
@@ -130,3 +130,60 @@ def test_a_run_without_that_table_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "cuts").rmdir()
 
     assert list(find(some)) == []
+
+
+def follows(end: int = 75, mark: int = 70, **more: Any) -> Row:
+    """Make the last line of broker 1 on its log, which it ends to follow broker 2."""
+    facts = {
+        "topic": "t", "partition": 0, "leader_epoch": 5, "leader": 2, "log_end": end,
+        "high_watermark": mark,
+    }  # fmt: skip
+    return event(99, "broker-1", "partition_state", **(facts | more))
+
+
+def left(folder: Path, line: Row, *leaders: Row, back: float | None = None) -> list[Any]:
+    away = absence(1, "controlled", 100, back)
+    return list(find(case(folder, away=[away], events=[line], leadership=leaders)))
+
+
+def test_records_that_only_a_broker_has_which_is_not_back_are_told(tmp_path: Path) -> None:
+    [found] = left(tmp_path, follows(), epoch(5, 2, 99), epoch(6, 3, 101, log_end=70))
+
+    assert found.title == "5 records on 1 partition left on broker 1, which is not back"
+    [loss] = found.losses
+    assert (loss.lost_from, loss.lost_to, loss.leader, loss.cut_on) == (70, 75, 3, [])
+    assert (loss.lost_records_min, loss.lost_records_max) == (5, 5)
+    assert "copy its folder of t-0" in found.actions[0]
+    assert [1, 3] == found.brokers
+
+
+@pytest.mark.parametrize(
+    ("line", "leader", "back"),
+    [
+        (follows(), epoch(6, 3, 101, log_end=75), None),
+        (follows(), epoch(6, 3, 101, log_end=69), None),
+        (follows(), epoch(6, 3, 101, log_end=70, clean=False), None),
+        (follows(), epoch(6, 1, 101, log_end=70), None),
+        (follows(), epoch(6, 3, 101, log_end=None), None),
+        (follows(leader_epoch=6), epoch(6, 3, 101, log_end=70), None),
+        (follows(), epoch(6, 3, 101, log_end=70), 200),
+    ],
+    ids=["kept", "emptied", "unclean", "its own", "not told", "no later leader", "back"],
+)
+def test_nothing_is_left_where_no_later_leader_is_shown_to_lack_it(
+    line: Row, leader: Row, back: float | None, tmp_path: Path
+) -> None:
+    assert left(tmp_path, line, leader, back=back) == []
+
+
+def test_what_it_has_cut_already_is_told_as_that(tmp_path: Path) -> None:
+    away = absence(1, "crash", 120)
+    context = case(
+        tmp_path,
+        away=[away],
+        events=[follows()],
+        leadership=[epoch(6, 3, 101, log_end=70)],
+        cuts=[cut(110, leader_epoch=6, leader=3)],
+    )
+    [found] = find(context)
+    assert found.title.endswith("truncated on 1 partition after a clean failover")

@@ -42,9 +42,25 @@ SCENARIOS = [
         NAME, "fires", "told by the controller's own lines",
         from_logs({"controller-1/controller.log":
                    LINE.format(second="04", away="[2]", new="[3]")
-                   + LINE.format(second="06", away="[]", new="[]")}),
+                   + LINE.replace("[3, 1, 2]", "[3, 1]").format(second="06", away="[]", new="[]")}),
         [{"severity": "info", "partitions": ["audit_log-0"],
-          "measures": {"not_done": 0, "duration_s": 2.0}}],
+          "measures": {"not_done": 0, "cancelled": 0, "duration_s": 2.0}}],
+    ),
+    Scenario(
+        NAME, "fires", "cancelled: the replicas are those of before",
+        from_logs({"controller-1/controller.log":
+                   LINE.format(second="04", away="[2]", new="[3]")
+                   + LINE.replace("[3, 1, 2]", "[1, 2]").format(second="06", away="[]", new="[]")}),
+        [{"title": "1 partition reassigned, and that was cancelled after 2 s", "doubts": [],
+          "measures": {"not_done": 0, "cancelled": 1}}],
+    ),
+    Scenario(
+        NAME, "fires", "changed on its way, and done",
+        from_logs({"controller-1/controller.log":
+                   LINE.format(second="04", away="[2]", new="[3]")
+                   + LINE.format(second="05", away="[2, 3]", new="[4]")
+                   + LINE.replace("[3, 1, 2]", "[4, 1]").format(second="06", away="[]", new="[]")}),
+        [{"title": "1 partition reassigned, done after 2 s", "measures": {"cancelled": 0}}],
     ),
     Scenario(
         NAME, "fires", "under ZooKeeper only the end is logged",

@@ -198,6 +198,20 @@ SCENARIOS = [
         NAME, "boundary", "half a minute without ZooKeeper", zookeeper(*lost([100, 115, 130])),
         [{"severity": "medium"}],
     ),
+    *(
+        Scenario(
+            NAME, kind, name,
+            zookeeper(*lost([100, 105]), event(end, NODE, "zookeeper_connected"),
+                      *(event(at, other, "zookeeper_unreachable") for at in (100, 106)),
+                      event(end, other, "zookeeper_connected")),
+            [{"severity": "low", "measures": {"kind": "unreachable"}}] if fires else [],
+        )
+        for kind, name, other, end, fires in (
+            ("boundary", "ten seconds without ZooKeeper for all brokers", "broker-1", 110, True),
+            ("boundary", "and just less", "broker-1", 109.9, False),
+            ("quiet", "ZooKeeper is gone for one broker, and soon back", NODE, 110, False),
+        )
+    ),
     Scenario(NAME, "boundary", "just less", zookeeper(*lost([100, 115, 129.5]))),
     Scenario(
         NAME, "boundary", "attempts as far apart as belong together",

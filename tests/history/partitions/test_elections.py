@@ -181,6 +181,18 @@ def test_an_epoch_that_grows_under_the_same_leader_is_no_election() -> None:
     assert is_clean_election(same)
 
 
+@pytest.mark.parametrize(
+    ("new_isr", "is_adjacent", "clean"),
+    [((2, 1), True, True), ((2, 1), False, None), ((1,), True, False), ((1, 4), True, False)],
+)
+def test_a_leader_that_joined_as_a_reassignment_ended_is_clean(
+    new_isr: tuple[int, ...], is_adjacent: bool, clean: bool | None
+) -> None:
+    """The controller calls it unclean itself, and shares the ISR with a replica that was in it."""
+    one = change(old=3, new=1, old_isr=(3, 2), new_isr=new_isr, is_adjacent=is_adjacent, kraft=True)
+    assert clean is is_clean_election(one)
+
+
 def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
     chosen = change(old=-1, old_isr=(), elr=(2,), new_isr=(2,))
 

@@ -357,7 +357,7 @@ def test_between_epochs_without_a_leader_somebody_may_have_led(tmp_path: Path) -
     last = unseen(-1, 4, started_before=112 * SECOND, ended="open")
     epochs = [epoch(1, 0, 104, leader_epoch=1), known(-1, 2, 104, 104.5), last]
 
-    assert [row[1:3] for row in found(tmp_path, epochs, *stops)] == [(104, 104.5)]
+    assert [row[1:3] for row in found(tmp_path, epochs, *stops)] == [(104, 104.5), (112, None)]
 
 
 @pytest.mark.parametrize(
@@ -394,3 +394,23 @@ def test_a_gap_may_reach_over_batches_and_to_the_end_of_the_logs(tmp_path: Path)
         LeaderGap("orders", 0, 2, 100 * SECOND, 140 * SECOND),
         LeaderGap("orders", 1, 2, 100 * SECOND, None),
     ]
+
+
+def test_an_epoch_that_began_unseen_counts_from_when_it_was_seen(tmp_path: Path) -> None:
+    """Brokers that were started name the epoch that they found: it was there by then."""
+    led = unseen(2, 1, started_before=110 * SECOND, ended_at=140 * SECOND, ended="observed")
+    epochs = [known(3, 0, 0, 90), led, epoch(1, 140, None, leader_epoch=2)]
+
+    assert [row[1:3] for row in found(tmp_path, epochs, away(2, "crash", 100, 160))] == [(110, 140)]
+
+
+def test_an_outage_goes_on_over_epochs_that_were_seen_once_only(tmp_path: Path) -> None:
+    """The leader was dead, then there was none, and then the same one led when it was back."""
+    none, again = (
+        unseen(leader, number, started_before=at * SECOND)
+        for leader, number, at in ((-1, 1, 120), (2, 2, 131))
+    )
+    epochs = [known(2, 0, 0, 90), none, again]
+
+    [row] = found(tmp_path, epochs, away(2, "crash", 100, 130))
+    assert row[1:4] == (100, 130, "leader_dead")
