@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,3 +176,21 @@ def test_the_trigger_is_the_kill_and_cites_it(name: str, tmp_path: Path) -> None
     (kill,) = [one for one in trigger if one["node"] == "broker-2"]
     assert ("crash", "oom") == (kill["kind"], kill["reason"])
     assert any("OOMKilled" in one["text"] or "oom-kill" in one["text"] for one in kill["evidence"])
+
+
+def test_the_last_words_in_the_output_of_a_broker_that_had_been_quiet_say_why_it_died(
+    tmp_path: Path,
+) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(bundles.UNCLEAN, logs)
+    text = (logs / "broker-1/server.log").read_text("utf-8")
+    quiet = text.index("[2026-11-18 11:38:05")
+    begun = [one.start() for one in re.finditer(r"(?m)^.{25} INFO Registered `kafka:type", text)]
+    words = bundles.CRASH_REPORT.partition("----")[0]
+    (logs / "broker-1/kafkaServer.out").write_text(text[:quiet] + words + text[begun[1] :])
+
+    run = run_archives([str(logs)], tmp_path / "out")
+    answers = Answers(run.files, detect(run.tables, run.past).findings, ())
+    card = answers.about("broker-restart", 1)
+    assert card.title.startswith("Broker 1 crashed: its JVM ended by a fault;")
+    assert "kafkaServer.out" in card.explanation

@@ -295,9 +295,32 @@ def ends_of_absence(context: DetectionContext, absence: Absence) -> list[Process
         return []
     low, high = _bracket(context, absence)
     node = broker_node(absence.broker)
+    own = _last_words(context).get(node, ()) if absence.kind in _AWAY else ()
     near = [end for end in _ends_between(context, node, low, high) if end.reason in allowed]
+    near += [end for end in own if end not in near and _is_of_life(context, end, absence)]
     # That a machine was lost says nothing if the broker on it was stopped in order before.
     return sorted(near, key=lambda end: (REASONS.index(end.reason), _order(end)))
+
+
+@once_per_run
+def _last_words(context: DetectionContext) -> dict[str, list[ProcessEnd]]:
+    """Return what processes wrote into their own output as they ended, by their nodes."""
+    found: dict[str, list[ProcessEnd]] = defaultdict(list)
+    for end in _read_process_ends(context):
+        if end.node and end.node == end.row["node"] and end.moments and end.reason in _OF_CRASHES:
+            found[end.node].append(end)
+    return found
+
+
+def _is_of_life(context: DetectionContext, end: ProcessEnd, absence: Absence) -> bool:
+    """Return True if a process was not started between its last words and its absence, but in it.
+
+    Such lines have no time: they are dated by the record above them, which may be much older.
+    """
+    start = context.next_start(absence.broker, max(end.moments))
+    if start is None or absence.end is None:
+        return start is None and absence.end is None
+    return absence.begin <= start <= absence.end
 
 
 def disk_lines_of_absence(context: DetectionContext, absence: Absence) -> list[Row]:
