@@ -192,6 +192,19 @@ def test_after_a_new_controller_a_fetch_still_dates_a_pause(tmp_path: Path) -> N
     assert dated(tmp_path, fenced(), [*own, elected, lost(120.5, 15_500)])[1] == ("paused", 105.25)
 
 
+@pytest.mark.parametrize("value", ["API_VERSIONS", "BEGIN_QUORUM_EPOCH", "VOTE"])
+def test_the_first_requests_on_a_connection_prove_nobody_alive(tmp_path: Path, value: str) -> None:
+    """A new controller connects to all: the host of one that hangs takes that, and is silent."""
+    own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
+    elected = event(112, "controller-1", "controller_elected")
+    tried = [lost(at, 2002, "broker-4") | {"value": value} for at in (116, 119, 122)]
+    fetch = lost(120.5, 15_500) | {"value": "FETCH"}
+
+    moments = dated(tmp_path, fenced(), [*own, elected, fetch, *tried])
+
+    assert moments[1] == ("paused", 105.25)
+
+
 def test_a_silent_log_of_a_controller_proves_no_pause(tmp_path: Path) -> None:
     own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
     lanes = dated(tmp_path, fenced(), own, log="controller")
