@@ -186,6 +186,9 @@ def _run_stages(
             files = scan_archives(engine, work, rules.overlays, settings, notify)
         if is_shared:
             preload()
+        if text >= SHARED_BYTES:
+            # Clocks and states of nodes are rebuilt by one process.
+            second.preload(["forensics.report.page"])
         with watch.stage("history"):
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
@@ -242,7 +245,7 @@ def finish_run(  # noqa: PLR0913, PLR0917
         write_findings(document, settings.out / "findings.json")
         # The page is made of what was saved, and needs the room.
         del document, answers
-        page = draw_report(settings.out)
+        page = draw_report(settings.out, second=second)
     page_name = str(page) if settings.address is None else f"{place_name(settings.out)}/{page.name}"
     notify(f"report     {page_name}")
     return run_result.save_result(

@@ -13,6 +13,7 @@ from typing import Any
 from forensics import run_result
 from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Notify, tell_nobody
+from forensics.engine.local import SHARED_PIECE
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
@@ -23,6 +24,7 @@ from forensics.ingest.inputs import gather_inputs
 from forensics.ingest.read_plan import split_files
 from forensics.lib.folder_lock import FolderHeldError
 from forensics.lib.limits import DEFAULT_LIMITS, Limits
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import display, is_remote, join
 from forensics.pipeline import (
@@ -89,11 +91,12 @@ def audit(
     notify: Notify = tell_nobody,
     listener: ProgressListener = SILENT,
     engines: EngineFactory | None = None,
+    second: SecondProcess = ALONE,
 ) -> dict[str, Any]:
     """Read archives into a store and draw the weeks that they change; return how it ended.
 
     Without archives every week is built again, or the one that was asked for. `engines` opens the
-    engine when it is first needed; the default is Spark.
+    engine when it is first needed; the default is Spark. `second` takes part in the work.
     """
     if not is_remote(request.store):
         StoreFiles(Path(request.store)).refuse_other_folders()
@@ -102,9 +105,9 @@ def audit(
             with _open_store(request, notify) as folder:
                 engines = engines or partial(
                     open_engine, request.engine, request.master, _exchange(request, folder),
-                    listener, request.settings.title,
+                    listener, request.settings.title, second=second,
                 )  # fmt: skip
-                return _run_and_save_result(request, folder, notify, watch, engines)
+                return _run_and_save_result(request, folder, notify, watch, engines, second)
         except FolderHeldError as error:
             # The run that holds the store saves its result there; this one leaves no trace.
             code = int(ExitCode.STORE_LOCKED)
@@ -131,16 +134,19 @@ def _open_folder(folder: Path, wait: float, notify: Notify) -> Iterator[Path]:
         yield folder
 
 
-def _run_and_save_result(
-    request: AuditRequest, folder: Path, notify: Notify, watch: Stopwatch, engines: EngineFactory
-) -> dict[str, Any]:
+def _run_and_save_result(  # noqa: PLR0913, PLR0917
+    request: AuditRequest, folder: Path, notify: Notify, watch: Stopwatch,
+    engines: EngineFactory, second: SecondProcess,
+) -> dict[str, Any]:  # fmt: skip
     """Run, and save how that ended in the store; the digests of a store leave that file out."""
     files = StoreFiles(folder)
     try:
         files.recover()
         run_result.clear_result(folder)
-        outcome, figures = _run(request, files, notify, watch, engines)
+        outcome, figures = _run(request, files, notify, watch, engines, second)
     except BaseException as error:
+        # It may be writing what is removed here.
+        second.close()
         files.settle()
         run_result.save_failure(folder, error, request.command, watch)
         raise
@@ -148,9 +154,9 @@ def _run_and_save_result(
     return run_result.save_result(folder, outcome, **figures)
 
 
-def _run(
+def _run(  # noqa: PLR0913, PLR0917
     request: AuditRequest, files: StoreFiles, notify: Notify, watch: Stopwatch,
-    engines: EngineFactory,
+    engines: EngineFactory, second: SecondProcess,
 ) -> tuple[RunOutcome, dict[str, Any]]:  # fmt: skip
     if not request.gives_logs and files.find(STORE_FILE) is None:
         store_name = display(request.store)
@@ -168,7 +174,8 @@ def _run(
         files.begin(), digests, notes, request.node_map, request.cluster, notify
     )  # fmt: skip
     with ExitStack() as stack:
-        engine = _LazyEngine(engines, stack, watch, with_spark=request.engine == "spark")
+        with_spark = request.engine == "spark"
+        engine = _LazyEngine(engines, stack, watch, second, with_spark=with_spark)
         figures: dict[str, Any] = {}
         if request.gives_logs:
             figures = _ingest(request, store, packs_to_json(packs), engine, notify, watch)
@@ -219,7 +226,10 @@ def _ingest(  # noqa: PLR0913, PLR0917
 def _scan_new(
     request: AuditRequest, inputs: NewInputs, staged: Path, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_files(inputs.files_to_read, request.split_size, request.limits)
+    size = request.split_size
+    if engine.second.is_there and request.engine == "local":
+        size = min(size, SHARED_PIECE)
+    work = split_files(inputs.files_to_read, size, request.limits)
     if not work.splits:
         return {
             name: FileAccount(name, notes=[problem], broken=True) for name, problem in work.problems
@@ -272,15 +282,16 @@ class _LazyEngine:
     """An engine that is opened when it is first needed: most runs of a quiet day need none."""
 
     def __init__(
-        self, engines: EngineFactory, stack: ExitStack, watch: Stopwatch, *, with_spark: bool
-    ) -> None:
-        self._engines, self._stack, self._watch = engines, stack, watch
+        self, engines: EngineFactory, stack: ExitStack, watch: Stopwatch, second: SecondProcess,
+        *, with_spark: bool,
+    ) -> None:  # fmt: skip
+        self._engines, self._stack, self._watch, self.second = engines, stack, watch, second
         self._with_spark = with_spark
         self._engine: Engine | None = None
 
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
-                preload_library(with_spark=self._with_spark)
+                preload_library(with_spark=self._with_spark, second=self.second)
                 self._engine = self._stack.enter_context(self._engines())
         return self._engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +31,9 @@ from forensics.cli.app import (
 )
 from forensics.cli.value_completion import complete_with, week_names
 from forensics.settings import SEVERITIES
+
+if TYPE_CHECKING:
+    from forensics.weekly_audit import AuditRequest
 
 
 @click.command()
@@ -110,12 +114,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics audit logs/ --store audits --week 2026-W46 --fail-on high --wait 600
       kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
     """
-    from forensics import run_result
-    from forensics.engine.progress import Progress
     from forensics.lib.limits import parse_limits
     from forensics.run_result import ExitCode
     from forensics.weekly.iso_week import Week
-    from forensics.weekly_audit import AuditRequest, audit
+    from forensics.weekly_audit import AuditRequest
 
     if not archives and not commands:
         raise click.MissingParameter(param_hint="'ARCHIVE...'", param_type="argument")
@@ -126,10 +128,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
         node_map=node_map, log_patterns=log_patterns, commands=commands,
         limits=parse_limits(limit_words), engine=engine, cluster=cluster,
     )  # fmt: skip
-    with Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress:
-        result = audit(request, progress.notify, progress)
-        for line in run_result.format_summary(result) if "verdict" in result else ():
-            progress.notify(line)
+    result = _run(request, quiet=quiet, verbose=verbose)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
@@ -139,6 +138,22 @@ def command(  # noqa: PLR0917 - each is an option of its own
 
         print_rows(week_rows(result))
     raise SystemExit(result["exit_code"])
+
+
+def _run(request: AuditRequest, *, quiet: bool, verbose: bool) -> dict[str, Any]:
+    from forensics import run_result
+    from forensics.engine.progress import Progress
+    from forensics.lib.second_process import open_second_process
+    from forensics.weekly_audit import audit
+
+    with (
+        open_second_process(["forensics.quality.gate"], request.master) as second,
+        Progress(sys.stderr, quiet=quiet, verbose=verbose).open() as progress,
+    ):
+        result = audit(request, progress.notify, progress, second=second)
+        for line in run_result.format_summary(result) if "verdict" in result else ():
+            progress.notify(line)
+    return result
 
 
 if __name__ == "__main__":

@@ -95,6 +95,10 @@ class SecondProcess:
             ours.close()
         finally:
             theirs.close()
+        self.preload(modules)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Let the process import modules, of which it will be asked something."""
         self._send(_import_all, (tuple(modules),))
 
     def close(self) -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property, partial
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import join_names, natural_key, time_text
-from forensics.lib.time_zone import current_zone
+from forensics.lib.time_zone import Zone, current_zone, use_zone
 from forensics.report import theme
 from forensics.report.cluster_facts import read_cluster_facts
 from forensics.report.headline import page_title
@@ -84,19 +88,38 @@ OPEN_WHEN_CLEAR = ("verdict", "timeline")
 PRINTED = ("verdict", "timeline", "happened", "findings", "ledger")
 
 
-def draw_report(out: Path, *, shared: bool = False) -> Path:
+# What takes long is drawn first where two processes draw: who has the last one should be done soon.
+_LONGEST = (
+    "timeline", "happened", "unseen", "appendix", "partitions", "verdict", "brokers", "findings",
+)  # fmt: skip
+# Of fewer events a page is drawn before another process has loaded what it draws with.
+_MANY_EVENTS = 50_000
+
+
+def draw_report(out: Path, *, shared: bool = False, second: SecondProcess = ALONE) -> Path:
     """Draw `out/report.html` from what is saved in `out`, and return its path."""
-    return render_report(load_run(out), out / PAGE_NAME, shared=shared)
+    return render_report(partial(load_run, out), out / PAGE_NAME, shared=shared, second=second)
 
 
-def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -> Path:
+def render_report(
+    load: Callable[[], RunOutput],
+    target: Path,
+    *,
+    shared: bool | str = False,
+    second: SecondProcess = ALONE,
+) -> Path:
     """Draw a run, or a window of one, as one page, and return its path.
 
     The page holds all that it needs. If `shared`, the library of the figures is in a file beside
-    it, where the pages of other runs find it too.
+    it, where the pages of other runs find it too. Of many events, `second` draws a part of the
+    sections, and loads the run once more.
     """
-    with theme.use_broker_colours(run):
-        bodies = {anchor: section.render(run) for anchor, section in SECTIONS.items()}
+    order = [*_LONGEST, *(anchor for anchor in SECTIONS if anchor not in _LONGEST)]
+    work = _Sections(load, order, current_zone())
+    run = work.run
+    if not second.is_there or run.count_rows("events") < _MANY_EVENTS:
+        second = ALONE
+    bodies = dict(chain.from_iterable(second.share(len(order), work)))
     # A section with nothing to say leaves no heading and no link behind.
     parts = [
         (anchor, section.TITLE, bodies[anchor])
@@ -136,6 +159,33 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         number_sheets(f"Kafka postmortem, report {run.short_digest}"),
         shared=shared,
     )
+
+
+@dataclass(frozen=True)
+class _Sections:
+    """Draws those sections whose numbers it is given."""
+
+    load: Callable[[], RunOutput]
+    order: Sequence[str]
+    zone: Zone
+
+    @cached_property
+    def run(self) -> RunOutput:
+        """What is drawn: another process loads it by itself."""
+        return self.load()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Hand on how to load the run: its findings may be a hundred megabytes."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __call__(self, numbers: Iterator[int]) -> list[tuple[str, Markup]]:
+        """Return sections by their anchors."""
+        drawn = []
+        with use_zone(self.zone), theme.use_broker_colours(self.run):
+            for number in numbers:
+                anchor = self.order[number]
+                drawn.append((anchor, SECTIONS[anchor].render(self.run)))
+        return drawn
 
 
 def _notes(run: RunOutput) -> Markup | None:
@@ -301,7 +351,7 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
         if since is not None or till is not None:
             run = narrow_run(run, parse_window(run, since, till))
         page = target or out / _page_name(run, "" if chosen.is_utc else zone)
-        return render_report(run, page, shared=shared)
+        return render_report(lambda: run, page, shared=shared)
 
 
 def _page_name(run: RunOutput, zone: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from forensics.lib.text_safety import script_json
@@ -33,38 +34,70 @@ class FittedDocument:
 
 def fit_document(document: Document) -> FittedDocument:
     """Return what fits of a document; each cut is marked where it was made."""
-    text = script_json(document)
-    if len(text) <= MAX_PLAIN_CHARS:
+    if _is_within(document, MAX_PLAIN_CHARS):
         return FittedDocument(document, is_whole=True)
     small = document
     for limits in LIMIT_STEPS:
         small = _cut_document(document, *limits)
-        if len(script_json(small)) <= MAX_PLAIN_CHARS:
+        if is_within := _is_within(small, MAX_PLAIN_CHARS):
             break
-    size, findings = len(script_json(small)), small.get("findings") or ()
-    if size > MAX_PLAIN_CHARS and findings:
+    findings = small.get("findings") or ()
+    if not is_within and findings:
         # The worst findings stand first.
+        size = sum(map(len, _write(small)))
         kept = max(1, len(findings) * MAX_PLAIN_CHARS // size)
         small = {**small, "findings": findings[:kept], "findings_left_out": len(findings) - kept}
-    return FittedDocument(small, is_whole=False, packed=_pack(text, MAX_PACKED_CHARS))
+    return FittedDocument(small, is_whole=False, packed=_pack(_write(document), MAX_PACKED_CHARS))
 
 
 def gzip_base64(text: str) -> str:
     """Pack a text so that a browser can unpack it, the same way on every machine."""
-    return _pack(text) or ""
+    return _pack([text]) or ""
 
 
-def _pack(text: str, most: float = math.inf) -> str | None:
-    """Pack a text into at most so many characters; None as soon as it is more."""
+def _write(document: Document) -> Iterator[str]:
+    """Write what `script_json` does, one finding after the other.
+
+    Of a hundred megabytes most pages hold half of one, and the rest need not be written.
+    """
+    between = "{"
+    for name, value in document.items():
+        yield f"{between}{script_json(name)}:"
+        between = ","
+        if name == "findings" and isinstance(value, list) and value:
+            for number, finding in enumerate(value):
+                yield f"{',' if number else '['}{script_json(finding)}"
+            yield "]"
+        else:
+            yield script_json(value)
+    yield "}" if document else "{}"
+
+
+def _is_within(document: Document, most: int) -> bool:
+    return all(size <= most for size in accumulate(map(len, _write(document))))
+
+
+def _pack(texts: Iterable[str], most: float = math.inf) -> str | None:
+    """Pack texts into at most so many characters; None as soon as it is more."""
     # Not by the gzip module: it writes the time and, by version, the system into its header.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = bytearray()
-    for begin in range(0, len(text), _PORTION):
-        packed += packer.compress(text[begin : begin + _PORTION].encode())
+    for portion in _portions(texts):
+        packed += packer.compress(portion.encode())
         if len(packed) * 4 / 3 > most:
             return None
     found = base64.b64encode(packed + packer.flush()).decode("ascii")
     return found if len(found) <= most else None
+
+
+def _portions(texts: Iterable[str]) -> Iterator[str]:
+    held = ""
+    for text in texts:
+        held += text
+        while len(held) >= _PORTION:
+            yield held[:_PORTION]
+            held = held[_PORTION:]
+    yield held
 
 
 def fit_quotes(texts: Iterable[str], room: int) -> int | None:

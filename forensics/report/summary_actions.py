@@ -181,10 +181,12 @@ def _forbid_unclean(run: RunOutput) -> Iterator[SummaryLine]:
 def _by_weight(run: RunOutput, span: IncidentSpan) -> list[SavedFinding]:
     """Order findings: what began it, then the headline, then the others."""
     began = [str(one.get("finding")) for one in run.document.get("trigger") or ()]
-    others = [one for one in run.incidents if one in span.findings] or list(run.incidents)
+    within = {one.id for one in span.findings}
+    others = [one for one in run.incidents if one.id in within] or list(run.incidents)
     order = {name: index for index, name in enumerate(began)}
     # A clock that is far off is wrong before and after, and to be set right.
-    others += [one for one in run.incidents if one.detector == "clock-skew" and one not in others]
+    held = {one.id for one in others}
+    others += [one for one in run.incidents if one.detector == "clock-skew" and one.id not in held]
     return sorted(
         others,
         key=lambda one: (

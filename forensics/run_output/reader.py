@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -70,6 +70,12 @@ class ClockCorrection:
         drifted = np.array(self.drifts_ppm)[segments] * since_anchor / 1e6
         offsets: Times = np.rint(np.array(self.offsets_ms)[segments] + drifted).astype(np.int64)
         return offsets
+
+    def offset_at(self, time: int) -> int:
+        """Return what to subtract from one time."""
+        segment = sum(time >= start for start in self.starts)
+        drifted = self.drifts_ppm[segment] * (time - self.anchors[segment]) / 1e6
+        return round(self.offsets_ms[segment] + drifted)
 
 
 def parse_correction(row: Mapping[str, Any]) -> ClockCorrection | None:
@@ -282,6 +288,10 @@ class RunOutput:
     folder: Path
     document: Mapping[str, Any]
 
+    def __getstate__(self) -> dict[str, object]:
+        """Hand on what it is made of, and not what was read since."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @property
     def place(self) -> str:
         """Where the folder is, for people: its address, if this is the copy of one."""
@@ -298,7 +308,7 @@ class RunOutput:
         findings = (_finding(row) for row in self.document.get("findings") or ())
         return tuple(sorted(findings, key=lambda finding: finding.sort_key))
 
-    @property
+    @cached_property
     def incidents(self) -> tuple[SavedFinding, ...]:
         """The findings of severity medium and above."""
         return tuple(finding for finding in self.findings if finding.is_incident)
@@ -341,7 +351,7 @@ class RunOutput:
     def correct_time(self, node: str | None, time: int) -> int:
         """Return a node's logged time by the reference clock; both in milliseconds."""
         correction = self.clock_corrections.get(node or "")
-        return time - int(correction.offsets_at(np.array([time]))[0]) if correction else time
+        return time - correction.offset_at(time) if correction else time
 
     @cached_property
     def files(self) -> list[Row]:

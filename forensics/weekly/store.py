@@ -174,7 +174,7 @@ class Store:
         }
         builder = WeekBuilder(
             self.files, self.manifest, events, self.rules, rules, self._node_map,
-            self._cluster, self._notify,
+            self._cluster, self._notify, engine.second,
         )  # fmt: skip
         for week in weeks:
             digest = builder.digest(week)

@@ -15,6 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from forensics.lib.arrow_io import (
     release_arrow_memory,
     write_table,
 )
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.report import page
@@ -123,6 +125,7 @@ class WeekBuilder:
     node_map: tuple[str, ...] = ()
     cluster: str | None = None
     notify: Notify = print
+    second: SecondProcess = ALONE
 
     def digest(self, week: Week) -> str:
         """Digest all that a week is made of."""
@@ -195,7 +198,7 @@ class WeekBuilder:
             return begun_in_week(answers, week)
 
         document, _ = pipeline.detect_and_gate(
-            accounts, past, self.catalogue, settings, watch, select=choose
+            accounts, past, self.catalogue, settings, watch, self.second, select=choose
         )
         release_arrow_memory()
         document |= {
@@ -237,7 +240,8 @@ class WeekBuilder:
         run = narrow_run(whole, (begin, end))
         narrowed = dict(run.document) | {"week": str(week)}
         write_findings(narrowed, out / "findings.json")
-        page.render_report(run, out / page.PAGE_NAME, shared="../..")
+        target, drawn = out / page.PAGE_NAME, partial(replace, run)
+        page.render_report(drawn, target, shared="../..", second=self.second)
         summary = summarise_week(out, str(week), document["older_rules"])
         self.files.write(f"{week_folder(week)}/{SUMMARY_FILE}", summary.to_json())
         return narrowed

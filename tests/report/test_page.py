@@ -6,9 +6,12 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
@@ -18,9 +21,13 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs_version
 
+from forensics.lib.second_process import open_second_process
+from forensics.lib.time_zone import find_zone, use_zone
 from forensics.report import page, plotly_sheet
 from forensics.report.page import draw_report
+from forensics.report.time_window import narrow_run
 from forensics.run_output.findings import write_findings
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import document, finding, proof, save, unclean_findings
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
@@ -117,6 +124,28 @@ def test_the_same_input_gives_the_same_bytes(unclean: Path, tmp_path: Path) -> N
 
     assert draw_report(unclean).read_bytes() == first
     assert draw_report(copy).read_bytes() == first
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("has_window", [False, True])
+def test_two_processes_draw_the_same_bytes(
+    unclean: Path, monkeypatch: pytest.MonkeyPatch, *, has_window: bool, is_lost: bool
+) -> None:
+    """Each draws a part of the sections, in the zone of the page, or the first one draws all."""
+    monkeypatch.setattr(page, "_MANY_EVENTS", 0)
+    run = load_run(unclean)
+    assert run.window is not None
+    run = narrow_run(run, (run.window[0], run.window[1] - 1)) if has_window else run
+    zone, load = find_zone("Asia/Kolkata", run.window), partial(replace, run)
+    pages = [unclean / name for name in ("one.html", "two.html")]
+    with open_second_process() as second, use_zone(zone):
+        page.render_report(load, pages[0])
+        if is_lost and second.pid:
+            second.start(os._exit, 1)
+        page.render_report(load, pages[1], second=second)
+
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert b"+05:30" in pages[1].read_bytes()
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

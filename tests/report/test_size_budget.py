@@ -30,6 +30,20 @@ def full_of_text(findings: int) -> Row:
     return samples.document(list(quoted))
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"findings": []},
+        {"findings": None, "x": ["\ud800 \x00", {"<b>": "\u2028 \u200b"}]},
+        {"a": {"b": [1.5, None]}, "findings": [{"</script>": "\u202e"}, {}, 7], "z": "&"},
+        full_of_text(3),
+    ],
+)
+def test_a_document_is_written_in_parts_as_it_is_as_a_whole(document: Row) -> None:
+    assert script_json(document) == "".join(size_budget._write(document))
+
+
 def test_a_document_that_fits_is_held_as_it_is() -> None:
     document = full_of_text(2)
 
@@ -94,5 +108,5 @@ def test_packing_stops_at_a_limit_and_is_the_same_below_it(text: str) -> None:
     whole = size_budget.gzip_base64(text)
 
     assert gzip.decompress(base64.b64decode(whole)).decode() == text
-    assert size_budget._pack(text, len(whole)) == whole
-    assert size_budget._pack(text, len(whole) - 1) is None
+    assert size_budget._pack([text], len(whole)) == whole
+    assert size_budget._pack([text], len(whole) - 1) is None

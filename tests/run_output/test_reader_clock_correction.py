@@ -43,7 +43,9 @@ def read(*stretches: dict[str, Any]) -> ClockCorrection:
 
 
 def off(known: ClockCorrection, *seconds: float) -> list[int]:
-    values: list[int] = known.offsets_at(np.array([MS + round(s * 1000) for s in seconds])).tolist()
+    times = [MS + round(s * 1000) for s in seconds]
+    values: list[int] = known.offsets_at(np.array(times)).tolist()
+    assert values == [known.offset_at(time) for time in times]
     return values
 
 

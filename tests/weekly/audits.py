@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forensics.engine.local import LocalEngine
+from forensics.lib.second_process import ALONE, SecondProcess
 from forensics.weekly.iso_week import Week
 from forensics.weekly_audit import AuditRequest, audit
 from tests.weekly.shifted_logs import read_logs, shift_times, write_logs
@@ -31,9 +33,9 @@ ARCHIVES: Mapping[str, tuple[str, timedelta]] = {
 
 
 @contextmanager
-def open_local_engine() -> Iterator[LocalEngine]:
+def open_local_engine(second: SecondProcess = ALONE) -> Iterator[LocalEngine]:
     """Open the engine that needs no Spark."""
-    yield LocalEngine()
+    yield LocalEngine(second=second)
 
 
 def ignore_message(text: str) -> None:
@@ -57,10 +59,12 @@ class Audits:
     store: Path
     said: list[str] = field(default_factory=list)
     say: Callable[[str], None] | None = None
+    second: SecondProcess = ALONE
 
     def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
         """Audit some archives into the store; without any, build it again."""
         asked = AuditRequest(
             tuple(map(str, archives)), str(self.store), Week.parse(week) if week else None, **wishes
         )
-        return audit(asked, self.say or self.said.append, engines=open_local_engine)
+        engines = partial(open_local_engine, self.second)
+        return audit(asked, self.say or self.said.append, engines=engines, second=self.second)

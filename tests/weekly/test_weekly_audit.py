@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -11,7 +12,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from forensics.detection import runner
+from forensics.engine import local
 from forensics.errors import ForensicsError
+from forensics.lib.second_process import open_second_process
+from forensics.report import page
 from tests.weekly.audits import WEEKS, Audits, archives_in
 from tests.weekly.shifted_logs import read_store
 
@@ -55,6 +60,27 @@ def test_one_by_one_is_as_all_at_once(archives: Archives, whole: Audits, tmp_pat
     assert read_store(whole.store) == read_store(audits.store)
     # The third comes on Wednesday of a week that has begun before.
     assert [WEEKS[:1], WEEKS[1:3], WEEKS[2:3], WEEKS[3:]] == built
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_two_processes_build_the_same_store(
+    archives: Archives, pair: Audits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    *, is_lost: bool,
+) -> None:  # fmt: skip
+    """All that they share is shared, or the first one does all."""
+    for module, name in (
+        (local, "SHARED_BYTES"), (local, "SHARED_EVENTS"),
+        (runner, "_MANY_EVENTS"), (page, "_MANY_EVENTS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 0)
+    with open_second_process() as second:
+        if is_lost and second.pid:
+            second.start(os._exit, 1)
+        audits = Audits(tmp_path / "store", second=second)
+        audits.run(archives["one"], archives["four"], engine="local")
+
+        assert second.pid is None or is_lost != second.is_there
+    assert read_store(pair.store) == read_store(audits.store)
 
 
 def test_a_part_of_a_log_under_another_name_counts_once(
