@@ -155,6 +155,8 @@ _BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
 _LIKELY_SHARE = 0.3
 # Loggers are looked for in so many characters of a line.
 _NAMED_IN = 2000
+# The layouts of logs of a JVM.
+_JVM = "jvm"
 _MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
 _RUN = 12
 _MIN_NAMES = 3
@@ -244,7 +246,8 @@ class LayoutJudge:
         if "message" in layout.template.fields:
             texts = fields.field("message")
             padded = pc.fill_null(pc.starts_with(texts, b" "), False).to_numpy(zero_copy_only=False)
-            fits &= ~padded
+            # A JVM indents what its messages list.
+            fits &= ~padded | (layout.logger == _JVM)
             if "client" not in layout.template.fields and not layout.ends_with_logger:
                 held = pc.match_substring(pc.fill_null(texts, b""), THREAD)
                 fits &= ~held.to_numpy(zero_copy_only=False)

@@ -30,6 +30,9 @@ TYPES = {
     "ints": r"(?:[A-Za-z]*[\[(])?[-0-9, ]*[\])]?",
     "maybe": r"(?:[A-Za-z.]+(?:[\[(]-?[0-9]+[\])])?|-?[0-9]+)",
     "spaces": r" +",
+    # the seconds since a JVM began, and what one up to version 8 says of its collections
+    "uptime": r"(?:[0-9]+[.,][0-9]+: )?",
+    "collection": r"(?:\[|\{Heap|Total time for which |Application time: )(?s:.*)",
     # what stands before an indented line, where collectors trim it or put blanks for tabs
     "indent": r"(?:[^\n]*\t)?[ ]*",
     "logger": r"[\w.$-]+",

@@ -157,6 +157,35 @@ def test_records_behind_zeros_or_returns_in_a_line_are_said_not_to_be_read(
     assert said.startswith("in some lines zero bytes or carriage returns stand where lines should")
 
 
+COLLECTIONS = (
+    "GC(7) Pause Young (Allocation Failure) 50M->49M(192M) 234.067ms",
+    "Heap",
+    " PSYoungGen      total 59904K, used 31285K [0x00000000f9c00000, 0x0000000100000000)",
+    "  eden space 51712K, 60% used [0x00000000f9c00000,0x00000000fba8d5f8,0x00000000fce80000)",
+    "  from space 8192K, 0% used [0x00000000fce80000,0x00000000fce80000,0x00000000fd680000)",
+)
+
+
+@pytest.mark.parametrize(
+    "marks", ["[gc]", "[info][gc]", "[gc][info]", "[4711][4712][info][gc,heap]"]
+)
+def test_a_log_of_a_jvm_is_read_with_any_marks_between_its_time_and_its_messages(
+    marks: str,
+) -> None:
+    lines = [f"[2026-11-18T11:38:25.100+0000]{marks} {text}\n" for text in COLLECTIONS * 12]
+    found = read("".join(lines)).events
+
+    assert 12 * [("gc_pause", 234)] == [(row["kind"], row["duration_ms"]) for row in found]
+
+
+@pytest.mark.parametrize("uptime", ["", "86412.345: "])
+def test_a_log_of_a_jvm_8_is_read_with_the_seconds_since_its_start_or_without(uptime: str) -> None:
+    text = "[GC (Allocation Failure)  65536K->10743K(251392K), 0.5159344 secs]"
+    found = read(f"2026-11-18T11:38:25.100+0000: {uptime}{text}\n" * 9).events
+
+    assert 9 * [("gc_pause_early", "0.5159344")] == [(row["kind"], row["value"]) for row in found]
+
+
 RDKAFKA = "[thrd:b:9/2]: b:9/2: Disconnected: connection reset by peer (after 13605ms in state UP)"
 HOSTS = {
     "Rust": "2026-11-18T11:38:25.852Z ERROR rdkafka::client: librdkafka: FAIL [app#p-1]: "

@@ -123,8 +123,9 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
 
 def _unquoted(absence: Absence, line: Row | None) -> list[Row]:
     """Return the line that says why a process ended, unless it is the last that it wrote."""
-    own = {(one["file"], one["line"]) for one in absence.evidence if one["rule"] == "document.jvm"}
-    return [line] if line and (line["file"], line["line"]) not in own else []
+    own = (one for one in absence.evidence if one.get("rule") == "document.jvm")
+    known = {(one["file"], one["line"]) for one in own}
+    return [line] if line and (line["file"], line["line"]) not in known else []
 
 
 def _measured_kind(absence: Absence, ended: EndWords | None) -> str:

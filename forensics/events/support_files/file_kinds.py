@@ -76,6 +76,7 @@ _TOOLS = (
 )
 # Seconds since the start of a process whose start nobody knows.
 _UNDATED_GC = "gc log without dates"
+_GC_BANNER = rb"(?:(?:OpenJDK|Java|Memory:|CommandLine) [^\n]*\n){0,4}"
 _TOOL = "output of a kafka tool"
 # What logging libraries print first when nobody has told them where to log.
 _NOISE = re.compile(
@@ -115,8 +116,10 @@ _BEGINNINGS = tuple(
         (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
          "log directories", _COUNTED),
         (_STATUS, _SERVICE, host_logs.read_service_status),
-        (rb"\[\d+[.,]\d{3}s\]\[[a-z]+ *\]\[[\w,]+ *\] ", _UNDATED_GC, _COUNTED),
-        (rb"\d+[.,]\d{3}: \[(?:GC|Full GC|Pause|CMS|Concurrent)", _UNDATED_GC, _COUNTED),
+        (rb"\[(?:\d+[.,]\d{3}s|\d{1,9}ms|\d+ns)\](?:\[[a-z]+ *\])?\[[\w,]+ *\] ", _UNDATED_GC,
+         _COUNTED),
+        (_GC_BANNER + rb"\d+[.,]\d{3}: \[(?:GC|Full GC|Pause|CMS|Concurrent)", _UNDATED_GC,
+         _COUNTED),
         (rb"# (?:HELP|TYPE) [a-zA-Z_:]", "metrics", _COUNTED),
         (_TOOLS, _TOOL, _COUNTED),
         (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
