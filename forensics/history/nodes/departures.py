@@ -125,7 +125,7 @@ def date_departures(
             node, since = broker_node(departure.broker), departure.last_own or departure.low
             starts = (clocks.correct(node, start) for start in unnamed)
             departure.may_have_started = any(since <= start <= departure.end for start in starts)
-        _read_lines_of_others(departures, events, clocks)
+        _read_lines_of_others(departures, brokers, events, clocks)
         together = _fenced_together(departures, len(brokers))
         together |= _unanswered_by_zookeeper(departures, brokers, events, clocks)
         for departure in departures:
@@ -249,8 +249,23 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
                     departure.first_own = at if known is None else min(at, known)
 
 
-def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks: Clocks) -> None:
-    """Read what others logged of the brokers around their departures, and what these waited for."""
+def _read_lines_of_others(
+    departures: Sequence[_Departure],
+    brokers: Mapping[int, Sequence[Span]],
+    events: Path,
+    clocks: Clocks,
+) -> None:
+    """Read what others logged of the brokers around their departures, and what these waited for.
+
+    Who is being stopped closes all its connections itself, which says nothing of the other end.
+    """
+    stops = {
+        broker: IntervalIndex(
+            [span for span in spans if span.state in ("stopping", "stopped")],
+            lambda span: (span.begin, span.begin if span.end is None else span.end),
+        )
+        for broker, spans in brokers.items()
+    }
     of_broker: dict[int, list[_Departure]] = defaultdict(list)
     for departure in departures:
         of_broker[departure.broker].append(departure)
@@ -274,7 +289,8 @@ def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks
         if target is not None and target > _COORDINATORS // 2:
             target = _COORDINATORS - target
         own = broker_id(row["node"])
-        if target in seen and own != target:
+        is_closing = own in stops and stops[own].around(row["at"], row["at"])
+        if target in seen and own != target and not is_closing:
             for departure in seen[target].around(row["at"], row["at"]):
                 _keep(departure.breaks, row)
         if row["kind"] in WAIT_KINDS and own in away:
@@ -411,7 +427,16 @@ def _find_break(
         key=lambda line: (line["at"], line["node"] or "", line["line"]),
     )
     for run in reversed(list(sessions(lines, lambda line: int(line["at"]), _RETRYING))):
-        gone = next((line for line in run if line["kind"] not in _IDLE or _refused(line)), None)
+        # A connection that broke with a request that had just been sent had lived until then.
+        alive = max((line["at"] for line in run if _was_in_use(line)), default=low) - _TOGETHER
+        gone = next(
+            (
+                line
+                for line in run
+                if line["at"] >= alive and (line["kind"] not in _IDLE or _refused(line))
+            ),
+            None,
+        )
         if gone is None:
             continue
         first = [line for line in run if gone["at"] - _TOGETHER <= line["at"] <= gone["at"]]
@@ -425,6 +450,11 @@ def _broke(line: Mapping[str, Any]) -> bool:
     """Return True if a line shows a connection that broke, not a wait that ended."""
     length = line["duration_ms"]
     return length is None or length * MILLISECOND < _IN_FLIGHT
+
+
+def _was_in_use(line: Mapping[str, Any]) -> bool:
+    """Return True if a line shows a connection that broke while its other end was alive."""
+    return line["kind"] in _IN_USE and line["duration_ms"] is not None and not _refused(line)
 
 
 def _refused(line: Mapping[str, Any]) -> bool:
