@@ -41,7 +41,9 @@ def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
     >>> clip([(0, 5), (8, 9)], (3, 8))
     [(3, 5)]
     """
-    return merge((max(start, window[0]), min(end, window[1])) for start, end in intervals)
+    first, last = window
+    near = [one for one in intervals if one[0] < last and one[1] > first]
+    return merge((max(start, first), min(end, last)) for start, end in near)
 
 
 def gaps(intervals: Iterable[Interval], window: Interval) -> list[Interval]:

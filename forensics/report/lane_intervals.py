@@ -303,7 +303,7 @@ def _merge_shorter(lanes: Sequence[LaneInterval], min_length: int) -> list[LaneI
             short = []
         elif short and short[-1].name == lane.name:
             short.append(lane)
-            end = max(one.end for one in short)
+            end = max(merged[-1].end, lane.end)
             merged[-1] = replace(short[0], state="several states", end=end, epoch=None)
         else:
             merged.append(lane)

@@ -59,6 +59,9 @@ LIFECYCLE_COLUMNS = (
 _SETTLED = 10 * SECOND
 # A start that fails is written down as one that is done, and at once as one that failed.
 _FAILING = SECOND // 2
+# A broker that writes so long after it was fenced lived when it was.
+_LIVED_ON = 2 * SECOND
+_ALIVE = ("fenced", "paused", "isolated")
 # A Kafka that runs has locked its directories, and what cannot lock them is a second one.
 _LOCKED = "Failed to acquire lock on file .lock"
 # So long it takes at most to come to that, and to end.
@@ -279,16 +282,23 @@ def find_cluster_absences(
     absences = []
     for run, back in split_absences(spans, lambda span: span.state):
         end = back.begin if back else None
-        lines = {(line["file"], line["line"]): line for span in run for line in span.evidence}
-        states = [span.state for span in run]
-        kind = _absence_kind(states, end, has_own_log=has_own_log)
-        first = run[0]
-        died = any(a in _BEGINNING and b == "crashed" for a, b in pairwise(states))
-        bracket = first.begin_bracket
-        absences.append(
-            Absence(broker, kind, first.begin, end, tuple(lines.values()), bracket, died)
-        )
+        died = next((at for at, span in enumerate(run) if span.state == "crashed"), 0)
+        if died and all(span.state in _ALIVE for span in run[:died]):
+            # It had been given up for another reason, and died before it was let in again.
+            before = _absence(broker, run[:died], run[died].begin, has_own_log=has_own_log)
+            absences.append(before)
+            run = run[died:]  # noqa: PLW2901
+        absences.append(_absence(broker, run, end, has_own_log=has_own_log))
     return absences
+
+
+def _absence(broker: int, run: Sequence[Span], end: int | None, *, has_own_log: bool) -> Absence:
+    lines = {(line["file"], line["line"]): line for span in run for line in span.evidence}
+    states = [span.state for span in run]
+    kind = _absence_kind(states, end, has_own_log=has_own_log)
+    died = any(a in _BEGINNING and b == "crashed" for a, b in pairwise(states))
+    bracket = run[0].begin_bracket
+    return Absence(broker, kind, run[0].begin, end, tuple(lines.values()), bracket, died)
 
 
 class _BrokerLane:
@@ -347,8 +357,12 @@ class _BrokerLane:
             death = {**last_line, "at": max(last_line["at"], self.spans[-1].begin)}
             self._enter("crashed", death)
         elif now == "fenced" and last_line and last_line["at"] <= event["at"]:
-            # It was fenced because it was dead: the death came before the fence, or in it.
             fence = self.spans[-1]
+            if last_line["at"] > fence.begin + _LIVED_ON:
+                self._enter("crashed", last_line)
+                self._enter("starting", event)
+                return
+            # It was fenced because it was dead: the death came before the fence, or in it.
             fence.state = "crashed"
             fence.evidence.append(evidence_of(last_line))
             if len(self.spans) > 1 and self.spans[-2].begin <= last_line["at"] < fence.begin:

@@ -34,12 +34,16 @@ _BY_PEERS = ("peer_disconnected", "peer_request_lost", "fetch_request_failed", "
 _BY_CLIENTS = ("client_disconnected", "client_request_cancelled", "fetch_failed")
 # A connection that was merely idle is closed, too; a request that is lost with it was not idle.
 _IDLE = ("peer_disconnected", "client_disconnected")
+# What a peer sends again as soon as it is answered; not all versions name the request.
+_ON_AND_ON = ("FETCH", None)
 # The JVM logs these itself while all threads of the broker may stand still.
 _BY_JVM = (
     "gc_pause", "gc_pause_short", "gc_pause_early", "safepoint_pause", "application_stopped",
     "allocation_stalled",
 )  # fmt: skip
-_COLUMNS = ("kind", "ts", "node", "file", "line", "broker", "peer", "duration_ms", "text", "rule")
+_COLUMNS = (
+    "kind", "ts", "node", "file", "line", "broker", "peer", "duration_ms", "value", "text", "rule",
+)  # fmt: skip
 # Those of connections that were in use as they broke.
 _IN_USE = ("peer_request_lost", "fetch_request_failed", "client_request_cancelled", "fetch_failed")
 _NOT_REACHED = ("could not be established", "refused", "sessionId=INVALID", "sessionId=0,")
@@ -121,7 +125,7 @@ def date_departures(
             node, since = broker_node(departure.broker), departure.last_own or departure.low
             starts = (clocks.correct(node, start) for start in unnamed)
             departure.may_have_started = any(since <= start <= departure.end for start in starts)
-        _read_lines_of_others(departures, events, clocks)
+        _read_lines_of_others(departures, brokers, events, clocks)
         together = _fenced_together(departures, len(brokers))
         together |= _unanswered_by_zookeeper(departures, brokers, events, clocks)
         for departure in departures:
@@ -245,8 +249,23 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
                     departure.first_own = at if known is None else min(at, known)
 
 
-def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks: Clocks) -> None:
-    """Read what others logged of the brokers around their departures, and what these waited for."""
+def _read_lines_of_others(
+    departures: Sequence[_Departure],
+    brokers: Mapping[int, Sequence[Span]],
+    events: Path,
+    clocks: Clocks,
+) -> None:
+    """Read what others logged of the brokers around their departures, and what these waited for.
+
+    Who is being stopped closes all its connections itself, which says nothing of the other end.
+    """
+    stops = {
+        broker: IntervalIndex(
+            [span for span in spans if span.state in ("stopping", "stopped")],
+            lambda span: (span.begin, span.begin if span.end is None else span.end),
+        )
+        for broker, spans in brokers.items()
+    }
     of_broker: dict[int, list[_Departure]] = defaultdict(list)
     for departure in departures:
         of_broker[departure.broker].append(departure)
@@ -270,7 +289,8 @@ def _read_lines_of_others(departures: Sequence[_Departure], events: Path, clocks
         if target is not None and target > _COORDINATORS // 2:
             target = _COORDINATORS - target
         own = broker_id(row["node"])
-        if target in seen and own != target:
+        is_closing = own in stops and stops[own].around(row["at"], row["at"])
+        if target in seen and own != target and not is_closing:
             for departure in seen[target].around(row["at"], row["at"]):
                 _keep(departure.breaks, row)
         if row["kind"] in WAIT_KINDS and own in away:
@@ -407,7 +427,16 @@ def _find_break(
         key=lambda line: (line["at"], line["node"] or "", line["line"]),
     )
     for run in reversed(list(sessions(lines, lambda line: int(line["at"]), _RETRYING))):
-        gone = next((line for line in run if line["kind"] not in _IDLE or _refused(line)), None)
+        # A connection that broke with a request that had just been sent had lived until then.
+        alive = max((line["at"] for line in run if _was_in_use(line)), default=low) - _TOGETHER
+        gone = next(
+            (
+                line
+                for line in run
+                if line["at"] >= alive and (line["kind"] not in _IDLE or _refused(line))
+            ),
+            None,
+        )
         if gone is None:
             continue
         first = [line for line in run if gone["at"] - _TOGETHER <= line["at"] <= gone["at"]]
@@ -423,6 +452,11 @@ def _broke(line: Mapping[str, Any]) -> bool:
     return length is None or length * MILLISECOND < _IN_FLIGHT
 
 
+def _was_in_use(line: Mapping[str, Any]) -> bool:
+    """Return True if a line shows a connection that broke while its other end was alive."""
+    return line["kind"] in _IN_USE and line["duration_ms"] is not None and not _refused(line)
+
+
 def _refused(line: Mapping[str, Any]) -> bool:
     """Return True if a line shows that a broker could not be reached anew."""
     text = line["text"] or ""
@@ -430,9 +464,13 @@ def _refused(line: Mapping[str, Any]) -> bool:
 
 
 def _unanswered_fetches(departure: _Departure, low: int) -> Iterator[tuple[int, int]]:
-    """Yield when followers sent fetches that were never answered: they had just been served."""
+    """Yield when followers sent fetches that were never answered: they had just been served.
+
+    The first request on a connection proves nothing: the host of a process that hangs takes it.
+    """
     for line in departure.breaks:
-        is_fetch = line["kind"] == "peer_request_lost" and not _broke(line)
+        is_fetch = line["kind"] == "peer_request_lost" and line["value"] in _ON_AND_ON
+        is_fetch = is_fetch and not _broke(line)
         if is_fetch and departure.edge <= line["at"]:
             sent = line["at"] - line["duration_ms"] * MILLISECOND
             if sent >= low:

@@ -32,7 +32,7 @@ from forensics.lib.arrow_io import (
     read_events,
     to_batches,
 )
-from forensics.lib.intervals import clip, total_length
+from forensics.lib.intervals import clip, intersect, merge, total_length
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
@@ -226,6 +226,13 @@ class _Gap:
         leaders = {row["leader"] for row in rows}
         return None if None in leaders else leaders - {-1}
 
+    @property
+    def replicas(self) -> set[int]:
+        """Return the replicas, if all rows that name them name the same; else nothing."""
+        rows = [*self.rows, *([self.after] if self.after else [])]
+        named = {tuple(sorted(row["replicas"])) for row in rows if row["replicas"]}
+        return set(named.pop()) if len(named) == 1 else set()
+
 
 def _read_gaps(leadership: Path, absences: Absences) -> Iterator[_Gap]:
     """Yield the gaps of all partitions that a broker's absence falls into."""
@@ -319,11 +326,35 @@ def _outages_in(gap: _Gap, absences: Absences) -> Iterator[_Outage]:
             first["topic"], first["partition"], gap.begin, until, "no_leader", None, last, None,
             first["replicas"] or (), stopped=False, evidence=(gap.after["evidence"] or [])[:1],
         )  # fmt: skip
-    if gap.leaders is not None and len(gap.leaders) == 1:
-        (leader,) = gap.leaders
+    candidates = gap.leaders if gap.leaders is not None else gap.replicas
+    if len(candidates) == 1:
+        (leader,) = candidates
         away = absences.around([leader], gap.begin, end)
         for piece in _pieces_of({**first, "leader": leader}, gap.begin, end, away):
             yield replace(piece, ended_after=end if piece.end < end else None)
+    elif candidates:
+        yield from _while_all_away(gap, end, sorted(candidates), absences)
+
+
+def _while_all_away(
+    gap: _Gap, end: int, candidates: Sequence[int], absences: Absences
+) -> Iterator[_Outage]:
+    """Yield when all were away of whom one may have led: whoever it was, nobody served."""
+    first = gap.rows[0]
+    spans = [(gap.begin, end)]
+    for broker in candidates:
+        own = [(one.begin, _until(one)) for one in absences.around([broker], gap.begin, end)]
+        spans = intersect(spans, merge(own))
+    for begin, until in spans:
+        away = absences.around(candidates, begin, begin)
+        last = max(away, key=lambda one: (one.begin, one.broker))
+        lines: list[Row] = [{"file": line["file"], "line": line["line"]}
+                 for one in away for line in one.evidence[:1]]  # fmt: skip
+        yield _Outage(
+            first["topic"], first["partition"], begin, until, _WHY[last.kind], None, None, None,
+            candidates, all(one.kind == "controlled" for one in away), lines,
+            ended_after=end if until < end else None,
+        )  # fmt: skip
 
 
 def _read_pieces(

@@ -120,6 +120,26 @@ def test_a_broker_that_is_fenced_and_not_seen_again_stays_away() -> None:
     assert [("up", "1..12"), ("fenced", "12..")] == states(1, *lines)
 
 
+@pytest.mark.parametrize(("last", "kinds"), [(30, ["fenced", "crash"]), (13.9, ["crash"])])
+def test_a_broker_that_writes_long_after_it_was_fenced_died_later(
+    last: float, kinds: list[str]
+) -> None:
+    rows = events([
+        "1 broker-1 process_started", "12 controller-1 broker_fenced broker=1",
+        f"{last} broker-1 log_rolled", "40 broker-1 process_starting",
+        "45 controller-1 broker_unfenced broker=1",
+    ])  # fmt: skip
+    [final] = [row for row in rows if row["kind"] == "log_rolled"]
+    [start] = [row for row in rows if row["kind"] == "process_starting"]
+    rows.remove(final)
+    spans = build_broker_lanes(rows, {("broker-1", start["ts"]): final})[1]
+    absences = find_cluster_absences(1, spans)
+
+    assert kinds == [one.kind for one in absences]
+    assert absences[-1].begin == (final["at"] if last > 14 else 12 * SECOND)
+    assert absences[-1].end == 45 * SECOND
+
+
 def test_who_is_not_among_those_whom_a_new_controller_finds_has_lost_its_session() -> None:
     """The session of the controller itself ends without a word: nobody is left to say it."""
     lines = [

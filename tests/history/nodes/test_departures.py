@@ -49,6 +49,7 @@ def dated(
     unnamed_starts: Iterable[int] = (),
     *,
     others: Iterable[int] = (),
+    stopping: Iterable[int] = (),
 ) -> list[tuple[str, float]]:
     folder = tmp_path / "events"
     folder.mkdir()
@@ -59,6 +60,7 @@ def dated(
     own = Log("broker-2", "broker", log or "", 0, 900 * SECOND, (), (), {}, 9, (place, place))
     covered = Coverage((own,) if log else (), 0, 900 * SECOND)
     brokers = {2: spans} | {broker: [span("up", 10, None)] for broker in others}
+    brokers |= {one: [span("up", 10, 104), span("stopping", 104, 108)] for one in stopping}
     lanes = date_departures(brokers, folder, Clocks({}, {}, ()), covered, unnamed_starts)
     return [(one.state, one.begin / SECOND) for one in lanes[2]]
 
@@ -76,6 +78,22 @@ def test_a_crash_begins_as_connections_that_were_in_use_break(tmp_path: Path) ->
     events = [event(100, "broker-2", "log_rolled"), lost(112.5, 300)]
 
     assert dated(tmp_path, crashed(), events)[1] == ("crashed", 112.5)
+
+
+def test_the_last_connections_that_were_in_use_date_a_crash(tmp_path: Path) -> None:
+    """Others may have closed theirs before, for reasons of their own."""
+    events = [event(100, "broker-2", "log_rolled"), lost(105, 26), lost(112.5, 76, "broker-3")]
+
+    assert dated(tmp_path, crashed(), events)[1] == ("crashed", 112.5)
+
+
+@pytest.mark.parametrize(("stopping", "begin"), [([1], 100), ([], 105)])
+def test_who_is_being_stopped_tells_nothing_of_the_other_end(
+    tmp_path: Path, stopping: list[int], begin: float
+) -> None:
+    events = [event(100, "broker-2", "log_rolled"), lost(105, 26)]
+
+    assert dated(tmp_path, crashed(), events, stopping=stopping)[1] == ("crashed", begin)
 
 
 def test_an_idle_connection_that_is_closed_is_no_crash(tmp_path: Path) -> None:
@@ -190,6 +208,19 @@ def test_after_a_new_controller_a_fetch_still_dates_a_pause(tmp_path: Path) -> N
     elected = event(112, "controller-1", "controller_elected")
 
     assert dated(tmp_path, fenced(), [*own, elected, lost(120.5, 15_500)])[1] == ("paused", 105.25)
+
+
+@pytest.mark.parametrize("value", ["API_VERSIONS", "BEGIN_QUORUM_EPOCH", "VOTE"])
+def test_the_first_requests_on_a_connection_prove_nobody_alive(tmp_path: Path, value: str) -> None:
+    """A new controller connects to all: the host of one that hangs takes that, and is silent."""
+    own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
+    elected = event(112, "controller-1", "controller_elected")
+    tried = [lost(at, 2002, "broker-4") | {"value": value} for at in (116, 119, 122)]
+    fetch = lost(120.5, 15_500) | {"value": "FETCH"}
+
+    moments = dated(tmp_path, fenced(), [*own, elected, fetch, *tried])
+
+    assert moments[1] == ("paused", 105.25)
 
 
 def test_a_silent_log_of_a_controller_proves_no_pause(tmp_path: Path) -> None:

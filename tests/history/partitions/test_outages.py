@@ -357,7 +357,7 @@ def test_between_epochs_without_a_leader_somebody_may_have_led(tmp_path: Path) -
     last = unseen(-1, 4, started_before=112 * SECOND, ended="open")
     epochs = [epoch(1, 0, 104, leader_epoch=1), known(-1, 2, 104, 104.5), last]
 
-    assert [row[1:3] for row in found(tmp_path, epochs, *stops)] == [(104, 104.5), (112, None)]
+    assert [row[1:3] for row in found(tmp_path, epochs, *stops)] == [(104, 104.5), (110, None)]
 
 
 @pytest.mark.parametrize(
@@ -414,3 +414,22 @@ def test_an_outage_goes_on_over_epochs_that_were_seen_once_only(tmp_path: Path) 
 
     [row] = found(tmp_path, epochs, away(2, "crash", 100, 130))
     assert row[1:4] == (100, 130, "leader_dead")
+
+
+@pytest.mark.parametrize(
+    ("second", "outages"),
+    [
+        ((120, 150), [(120, 140)]),
+        ((105, 118), [(105, 108), (110, 118)]),
+        ((108, 110), []),
+    ],
+)
+def test_whoever_led_nobody_served_while_all_replicas_were_away(
+    tmp_path: Path, second: tuple[float, float], outages: list[tuple[float, float]]
+) -> None:
+    """Of an epoch that no line names any replica may have been the leader."""
+    rows = [known(2, 0, 0, 90), unseen(None, 1), unseen(1, 3, started_before=160 * SECOND)]
+    epochs = [row | {"replicas": [1, 2]} for row in rows]
+    stays = [away(1, "crash", 100, 108), away(1, "crash", 110, 140), away(2, "crash", *second)]
+
+    assert [row[1:3] for row in found(tmp_path, epochs, *stays)] == outages
