@@ -202,29 +202,31 @@ def _narrow(lines: Lines, *, holds_zeros: bool) -> Lines:
     Between its characters such a line has zero bytes, and so has one behind a hole in a file.
     """
     data, starts, size = lines.data, lines.starts, lines.size
+    gone = np.zeros(size, np.bool_)
     marked = starts[data[starts] == _MARKS[0][0]]
-    drop = [(marked[(data[marked + 1] == _MARKS[0][1]) & (data[marked + 2] == _MARKS[0][2])], 3)]
-    if holds_zeros:
-        zeros = np.flatnonzero(data[:size] == 0)
+    marked = marked[(data[marked + 1] == _MARKS[0][1]) & (data[marked + 2] == _MARKS[0][2])]
+    for at in range(3):
+        gone[marked + at] = True
+    if holds_zeros and len(starts):
         lengths = np.diff(np.append(starts, size))
-        own = np.searchsorted(starts, zeros, "right") - 1
-        counts = np.bincount(own, minlength=len(starts))
-        wide = (counts >= _WIDE_SHARE * lengths) & (lengths >= _LEAST_WIDE)
-        drop.append((zeros[wide[own]], 1))
+        zeros = data[:size] == 0
+        wide = np.add.reduceat(zeros, starts, dtype=np.int32) >= _WIDE_SHARE * lengths
+        wide &= lengths >= _LEAST_WIDE
+        gone |= zeros & np.repeat(wide, lengths)
         begins = starts[wide]
         pairs = data[begins].astype(np.int64) << 8 | data[begins + 1]
-        drop.append((begins[np.isin(pairs, [one[0] << 8 | one[1] for one in _MARKS[1:]])], 2))
-    gone = np.concatenate([places + at for places, width in drop for at in range(width)])
-    if not len(gone):
+        begins = begins[np.isin(pairs, [one[0] << 8 | one[1] for one in _MARKS[1:]])]
+        gone[begins] = gone[begins + 1] = True
+    if not gone.any():
         return lines
-    keep = np.ones(size, np.bool_)
-    keep[gone] = False
-    kept = np.append(0, np.cumsum(keep))
-    text: Bytes = np.zeros(int(kept[-1]) + PADDING, np.uint8)
-    text[: kept[-1]] = data[:size][keep]
-    return replace(
-        lines, data=text, starts=kept[starts], ends=kept[lines.ends], text_length=int(kept[-1])
-    )
+    bounds = np.append(starts, size)
+    bounds -= np.append(0, np.cumsum(np.add.reduceat(gone, starts, dtype=np.int64)))
+    length = int(bounds[-1])
+    text: Bytes = np.zeros(length + PADDING, np.uint8)
+    text[:length] = data[:size][~gone]
+    # Of a line break nothing goes.
+    ends = bounds[1:] - (np.append(starts, size)[1:] - lines.ends)
+    return replace(lines, data=text, starts=bounds[:-1], ends=ends, text_length=length)
 
 
 Bytes = npt.NDArray[np.uint8]
