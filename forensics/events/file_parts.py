@@ -478,8 +478,7 @@ class PieceParts:
 
     def _add_origins(self, records: Records) -> None:
         coded = decode_origins(pc.fill_null(records.origins, b"")).dictionary_encode()
-        names = coded.dictionary.to_pylist()
-        known = np.array([self._number(name) for name in names], np.int64)
+        known = np.array([self._number(name) for name in coded.dictionary.to_pylist()], np.int64)
         codes = known[coded.indices.to_numpy()]
         self._offsets.append(records.offsets)
         self._codes.append(codes)
@@ -527,8 +526,7 @@ class PieceParts:
         """Return the voices of events at some offsets of the entries that were given last."""
         if not len(self._named_at):
             return pa.nulls(len(offsets), pa.string())
-        codes = self._origins_of(offsets)
-        texts = pa.array(self._texts, pa.string())
+        texts, codes = pa.array(self._texts, pa.string()), self._origins_of(offsets)
         origins = None if codes is None else texts.take(pa.array(codes))
         return build_voices(self._named, _find_rows(self._named_at, offsets), origins)
 
