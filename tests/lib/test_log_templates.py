@@ -59,6 +59,12 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("ints", ["", "1", "1,2", "[1, 2]", "List(1, 2)", "Set()", "-1"], ["a", "1;2", "[a]"]),
         ("maybe", ["None", "Some(3)", "Optional[3]", "Optional.empty", "-1", "4"], ["", "Some(x)"]),
         ("spaces", [" ", "   "], ["", "\t", "a"]),
+        ("uptime", ["", "1.234: ", "20,03: "], ["1: ", "1.5", "-1.5: ", "a"]),
+        (
+            "collection",
+            ["[GC (Allocation Failure)", "{Heap before GC", "Application time: 1.5 seconds"],
+            ["", "GC", "Total time", "application time: 1"],
+        ),
         ("indent", ["", "\t", "  ", "kafka | \t"], ["a", "a "]),
         ("logger", ["kafka.log.Log$", "a_b-c"], ["", "a b", "(a)"]),
         ("place", ["", ":7", ":1024", ":%L", ":?"], [":", "7", ":a"]),
@@ -113,7 +119,7 @@ def test_a_layout_brings_a_type_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("{x:integer}", "there is no type 'integer' (in {x:integer}); the types are digit"),
+        ("{x:integer}", "there is no type 'integer' (in {x:integer}); the types are collection"),
         ("{x} {x:int}", "the name 'x' stands twice; write {:int} for a part that is not kept"),
     ],
 )
