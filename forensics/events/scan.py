@@ -49,7 +49,7 @@ from forensics.ingest.conversion_patterns import find_patterns
 from forensics.ingest.documents import DocumentSplitter, Splitter
 from forensics.ingest.json_documents import SECTION
 from forensics.ingest.read_counters import ReadCounter
-from forensics.ingest.read_plan import Split
+from forensics.ingest.read_plan import Split, estimate_text_bytes
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.lib.this_machine import start_helper
 from forensics.parsing.entries import find_layout, read_times
@@ -124,7 +124,7 @@ def compile_patterns(
     splits: Sequence[Split], overlays: str = "[]", *, context: bool = False
 ) -> Compiled:
     """Compile the cheap patterns of all rules, once, if there is so much to read that it pays."""
-    if len(splits) < _MANY_SPLITS and sum(split.bytes for split in splits) < _MANY_BYTES:
+    if len(splits) < _MANY_SPLITS and sum(map(estimate_text_bytes, splits)) < _MANY_BYTES:
         return ()
     with _COMPILING:
         return _compile_once(overlays, context=context)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -187,6 +188,10 @@ def test_patterns_are_compiled_where_there_is_much_to_read(readers: Readers) -> 
     splits = plan_reading([str(LOGS)]).splits
     assert compile_patterns(splits) == ()
     assert len(compile_patterns(splits * 4)) == len(readers)
+    # Packed logs hold about ten times as much text.
+    plain = replace(splits[0], size=4 << 20, begin=0, end=4 << 20)
+    assert compile_patterns([plain]) == ()
+    assert len(compile_patterns([replace(plain, role="stream")])) == len(readers)
 
 
 def test_without_hyperscan_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
