@@ -429,6 +429,10 @@ def _phrases(run: RunOutput, kind: str, members: Sequence[SavedFinding]) -> Iter
     starts = [one.start_ms for one in members if one.start_ms is not None]
     apart = max(starts) - min(starts) if starts else 0
     how = f"one after the other within {duration(apart)}"
+    if len(set(in_turn)) == 1:
+        times = f"{times_text(len(in_turn))} within {duration(apart)}"
+        yield f"{brokers_text(in_turn[:1])} {verb[kind]} {times}"
+        return
     if apart <= AT_ONCE_MS:
         how = "at the same time"
     yield f"{_in_turn_text(in_turn)} {verb[kind]} {how}"

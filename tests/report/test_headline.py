@@ -114,6 +114,13 @@ def test_what_happened_in_turn_is_told_as_one_story(unclean: Path) -> None:
     )
 
 
+def test_one_broker_that_crashed_twice_is_named_once(unclean: Path) -> None:
+    run = saved(unclean, finding("F-0", "offline-partitions", "high", title="Unavailable"),
+                crash("F-1", 2, 10_000), crash("F-2", 2, 73_000))  # fmt: skip
+
+    assert headline(run).startswith("Broker 2 crashed twice within 1 min 3 s; ")
+
+
 def test_what_begins_within_a_second_is_told_as_one_moment(unclean: Path) -> None:
     run = saved(unclean, finding("F-0", "offline-partitions", "high", title="Unavailable"),
                 crash("F-2", 2, 10_000), crash("F-3", 3, 10_057))  # fmt: skip
