@@ -462,4 +462,6 @@ def _join_origins(
     if before is None:
         return named
     joined = pc.binary_join_element_wise(before, named, b" ")
-    return pc.ascii_trim_whitespace(joined.cast(pa.string())).cast(pa.binary())
+    # What stood before a line may be bytes of any kind.
+    texts = pc.cast(joined, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    return pc.ascii_trim_whitespace(texts).cast(pa.binary())
