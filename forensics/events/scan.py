@@ -79,12 +79,12 @@ _BINARY_SHARE = 0.001
 _SEARCHED_BYTES, _FEW_MESSAGES = 64 << 10, 5
 # A time with a date, as the layouts of logs have it at the beginning of a line.
 _DATED = r"^[^\w\n]{0,4}[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
-# A log has times, levels or loggers, however they are written; what has none of them is no log, and
-# nobody is warned of it.
 GLUED_NOTE = (
     "in some lines zero bytes or carriage returns stand where lines should end, and what follows"
     r" them is not read by itself; write the file anew: tr '\0\r' '\n\n' < FILE"
 )
+# A log has times, levels or loggers, however they are written; what has none of them is no log, and
+# nobody is warned of it.
 TEXT_NOTE = "text, not a log"
 _LOG_SIGNS = re.compile(
     rb"(?i)\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b|\d\d:\d\d|\d{10}|kafka\.[a-z]"

@@ -424,7 +424,7 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     try:
         if address.startswith(_HADOOP) and importlib.util.find_spec("hdfs_native"):
             return _open_hadoop(address), ""
-        store, root = fs.FileSystem.from_uri(_with_single_puts(address))
+        store, root = _open_by_arrow(fs, address)
     except (OSError, ValueError) as error:
         # The message may quote a secret of the address.
         why = _first_line(error).replace(address, display(address))
@@ -432,11 +432,18 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     return store, root
 
 
-def _with_single_puts(address: str) -> str:
-    """Let a store of S3 take what is small in one request and not as an upload of several parts."""
-    if not address.startswith("s3://") or _SINGLE_PUTS in address:
-        return address
-    return f"{address}{'&' if '?' in address else '?'}{_SINGLE_PUTS}=true"
+def _open_by_arrow(fs: Any, address: str) -> tuple[Any, str]:
+    """Open a store; S3 takes what is small in one request, not as an upload of several parts."""
+    if address.startswith("s3://") and _SINGLE_PUTS not in address:
+        # Older versions of Arrow do not know it, and another fault comes again below.
+        with suppress(ValueError):
+            return cast(
+                "tuple[Any, str]",
+                fs.FileSystem.from_uri(
+                    f"{address}{'&' if '?' in address else '?'}{_SINGLE_PUTS}=true"
+                ),
+            )
+    return cast("tuple[Any, str]", fs.FileSystem.from_uri(address))
 
 
 def _open_hadoop(address: str) -> Any:

@@ -36,10 +36,6 @@ class LossTotals:
         return f"possible, at most {count(self.at_most, 'record')} {on}"
 
 
-# Which a broker that comes back truncates then.
-_LEFT = "left on brokers that are not back"
-
-
 @dataclass(frozen=True)
 class TruncationTotals:
     """How many records were cut after clean elections, on how many partitions."""
@@ -47,8 +43,17 @@ class TruncationTotals:
     at_least: int
     at_most: int
     partitions: int
-    # what became of them, after "records"
-    how: str = "truncated"
+    # whether the brokers that have them are not back, and will truncate them then: some, or all
+    some_left: bool = False
+    is_left: bool = False
+
+    @property
+    def how(self) -> str:
+        """What became of them, in words."""
+        left = "left on brokers that are not back"
+        if self.is_left:
+            return left
+        return f"truncated, or {left}," if self.some_left else "truncated"
 
     def __str__(self) -> str:
         most = count(self.at_most, "record")
@@ -121,8 +126,8 @@ def sum_clean_truncations(findings: Sequence[SavedFinding]) -> TruncationTotals 
     low = sum(row.lost_records_min for row in bounded)
     high = sum(row.lost_records_max or 0 for row in bounded)
     left = [row.cut_on == [] for _, row in rows]
-    how = _LEFT if all(left) else f"truncated, or {_LEFT}," if any(left) else "truncated"
-    return TruncationTotals(low, high, len({row.partition for _, row in rows}), how)
+    partitions = len({row.partition for _, row in rows})
+    return TruncationTotals(low, high, partitions, any(left), all(left))
 
 
 def describe_client_losses(findings: Sequence[SavedFinding]) -> str:

@@ -199,6 +199,8 @@ def _describe_truncation(truncated: TruncationTotals | None) -> str:
         return ""
     on = count(truncated.partitions, "partition")
     number = bounds_text(truncated.at_least, truncated.at_most)
+    if truncated.is_left:
+        return f"{number} of {on} left on brokers that are not back"
     return f"{number} {truncated.how} on {on} after clean failovers"
 
 

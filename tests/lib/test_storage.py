@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -155,3 +156,16 @@ def test_of_an_object_half_is_never_left(bucket: Bucket) -> None:
         store.put("stopped", Interrupted(bytes(1000)))
 
     assert store.size("stopped") is None
+
+
+def test_an_older_arrow_that_does_not_know_single_puts_opens_s3_too() -> None:
+    class OlderFileSystem:
+        @staticmethod
+        def from_uri(address: str) -> tuple[str, str]:
+            if "allow_delayed_open" in address:
+                raise ValueError("Unexpected query parameter in S3 URI: 'allow_delayed_open'")
+            return address, "root"
+
+    older = SimpleNamespace(FileSystem=OlderFileSystem)
+
+    assert storage._open_by_arrow(older, "s3://b/x?scheme=http") == ("s3://b/x?scheme=http", "root")

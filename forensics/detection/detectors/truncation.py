@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
@@ -23,7 +23,7 @@ from forensics.detection.context import (
 from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_id, broker_node
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import brokers_text, quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
@@ -34,6 +34,9 @@ _ENDED = ("crash", "controlled", "gone")
 _CLEAN = (True, None)
 _END_COLUMNS = (
     "topic", "partition", "node", "ts", "file", "line", "leader_epoch", "log_end", "high_watermark",
+)  # fmt: skip
+_CUT_COLUMNS = (
+    "topic", "partition", "broker", "started_at", "leader_epoch", "cut_to", "log_end",
 )  # fmt: skip
 _LEADER_COLUMNS = (
     "topic", "partition", "incarnation", "leader_epoch", "leader", "log_end", "clean", "evidence",
@@ -60,17 +63,28 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 
 def _left_behind(context: DetectionContext) -> Iterator[Finding]:
-    """Yield a finding for each broker that is not back and alone has the last records of a log."""
+    """Yield a finding for each broker that is not back and has the last records of a log."""
     gone = {one.broker: one for one in context.absences if one.end is None and one.kind in _ENDED}
     last = _last_log_ends(context, gone)
-    losses: dict[int, list[tuple[PartitionLoss, Row, Row]]] = defaultdict(list)
-    for leader in _next_leaders(context, last):
-        for broker in gone:
-            own = last.get((leader["topic"], leader["partition"], broker))
-            if own is not None and (loss := _left_loss(context, own, leader, broker)) is not None:
-                losses[broker].append((loss, own, leader))
-    for broker, found in sorted(losses.items()):
-        yield _left_finding(context, gone[broker], found)
+    cuts = _drop_truncated(context, last)
+    found: dict[int, list[_Left]] = defaultdict(list)
+    for leaders in _next_leaders(context, last):
+        left = next(filter(None, (_left_by(leader, last, gone, cuts) for leader in leaders)), None)
+        if left is not None:
+            found[left.broker].append(left)
+    for broker, some in sorted(found.items()):
+        yield _left_finding(context, gone[broker], some)
+
+
+@dataclass(frozen=True)
+class _Left:
+    """Records of one partition that its next leader did not have, and who had most of them."""
+
+    leader: Row
+    own: Row
+    broker: int
+    holders: Sequence[int]
+    lost_from: int
 
 
 def _last_log_ends(
@@ -88,13 +102,23 @@ def _last_log_ends(
         key = row["topic"], row["partition"], broker_id(row["node"]) or 0
         if key not in last or _order(last[key]) < _order(row):
             last[key] = row
-    # What was cut since is told as that.
-    of_them = pc.field("broker").isin(pa.array(gone, pa.int32()))
-    for cut in context.each("cuts", of_them, ["topic", "partition", "broker", "started_at"]):
-        key = cut["topic"], cut["partition"], cut["broker"]
-        if key in last and cut["started_at"] >= last[key]["at"]:
-            del last[key]
     return last
+
+
+def _drop_truncated(
+    context: DetectionContext, last: dict[tuple[str, int, int], Row]
+) -> dict[tuple[str, int], list[Row]]:
+    """Drop logs that were cut since, and return the cuts of others: both are told as that."""
+    cuts: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    if last:
+        where = in_topics({topic for topic, _, _ in last})
+        for cut in context.each("cuts", where, _CUT_COLUMNS):
+            key = cut["topic"], cut["partition"]
+            own = last.get((*key, -1 if cut["broker"] is None else cut["broker"]))
+            if own is not None and cut["started_at"] >= own["at"]:
+                del last[*key, cut["broker"]]
+            cuts[key].append(cut)
+    return cuts
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -103,8 +127,8 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 def _next_leaders(
     context: DetectionContext, last: Collection[tuple[str, int, int]]
-) -> Iterator[Row]:
-    """Yield the leaders of some partitions that are not known to be unclean, of one past each."""
+) -> Iterator[list[Row]]:
+    """Yield the leaders of each partition, in order, if none of them is known to be unclean."""
     partitions = {(topic, partition) for topic, partition, _ in last}
     if not partitions:
         return
@@ -119,61 +143,82 @@ def _next_leaders(
         if len({row["incarnation"] for row in own}) == 1 and all(
             row["clean"] in _CLEAN for row in own
         ):
-            yield from own
+            yield own
 
 
-def _left_loss(
-    context: DetectionContext, own: Row, leader: Row, broker: int
-) -> PartitionLoss | None:
-    """Return what a leader did not have of the log of a broker; None if it had all of it."""
-    end, kept = own["log_end"], leader["log_end"]
-    if leader["leader_epoch"] <= own["leader_epoch"] or leader["leader"] == broker or kept is None:
+def _left_by(
+    leader: Row,
+    last: Mapping[tuple[str, int, int], Row],
+    gone: Collection[int],
+    cuts: Mapping[tuple[str, int], Sequence[Row]],
+) -> _Left | None:
+    """Return what a leader did not have of the logs of some brokers; None if it had all."""
+    key, kept = (leader["topic"], leader["partition"]), leader["log_end"]
+    logs = ((broker, last.get((*key, broker))) for broker in sorted(gone))
+    owns = {
+        broker: own
+        for broker, own in logs
+        if own is not None
+        and kept is not None
+        and leader["leader"] != broker
+        and leader["leader_epoch"] > own["leader_epoch"]
+        # Below the high watermark it is another story: of a leader whose log was emptied.
+        and (own["high_watermark"] or 0) <= kept < own["log_end"]
+    }
+    if not owns:
         return None
-    # Below the high watermark it is another story: of a leader whose log was emptied.
-    if not (own["high_watermark"] or 0) <= kept < end:
-        return None
-    topic, partition, epoch = leader["topic"], leader["partition"], leader["leader_epoch"]
+    broker = max(owns, key=lambda one: (owns[one]["log_end"], -one))
+    own = owns[broker]
+    # What others truncated of the same records is counted there.
+    told = (
+        cut["log_end"] or 0
+        for cut in cuts.get(key, ())
+        if (cut["leader_epoch"] or 0) > own["leader_epoch"] and cut["cut_to"] <= kept
+    )
+    lost_from = max([kept, *told])
+    return _Left(leader, own, broker, [*owns], lost_from) if lost_from < own["log_end"] else None
+
+
+def _left_loss(context: DetectionContext, left: _Left) -> PartitionLoss:
+    leader, count = left.leader, left.own["log_end"] - left.lost_from
+    have = "has" if len(left.holders) == 1 else "have"
     return PartitionLoss(
         partition=partition_name(leader),
-        leader_epoch=epoch,
+        leader_epoch=leader["leader_epoch"],
         leader=leader["leader"],
         cut_on=[],
-        lost_from=kept,
-        lost_to=end,
-        lost_records_min=end - kept,
-        lost_records_max=end - kept,
+        lost_from=left.lost_from,
+        lost_to=left.own["log_end"],
+        lost_records_min=count,
+        lost_records_max=count,
         below_high_watermark=0,
-        written_to=to_iso(own["at"]),
-        check=context.commands.leader_epochs(topic, partition, epoch, leader["leader"]),
-        note=f"not yet: only broker {broker} has them, which is not back",
+        written_to=to_iso(left.own["at"]),
+        check=context.commands.leader_epochs(
+            leader["topic"], leader["partition"], leader["leader_epoch"], leader["leader"]
+        ),
+        note=f"not yet: only {brokers_text(left.holders)} {have} them, not back in these logs",
     )
 
 
-def _left_finding(
-    context: DetectionContext, absence: Absence, found: Sequence[tuple[PartitionLoss, Row, Row]]
-) -> Finding:
-    # Later leaders begin where the first one did, or further on.
-    first: dict[str, tuple[PartitionLoss, Row, Row]] = {}
-    for one in found:
-        first.setdefault(one[0].partition, one)
-    losses = [loss for loss, _, _ in first.values()]
+def _left_finding(context: DetectionContext, absence: Absence, found: Sequence[_Left]) -> Finding:
+    losses = [_left_loss(context, left) for left in found]
     limits, broker = context.limits[NAME], absence.broker
     places: list[Mapping[str, Any]] = []
-    for _, own, leader in [*first.values()][:_SHOWN]:
-        places += [own, *leader["evidence"]]
+    for left in found[:_SHOWN]:
+        places += [left.own, *left.leader["evidence"]]
     weak = set().union(*topics_without_acks(context).values())
-    exposed = sorted({leader["topic"] for _, _, leader in first.values()} & weak)
+    exposed = sorted({left.leader["topic"] for left in found} & weak)
     number, _ = total_loss(losses)
     on = quantity(len(losses), "partition")
     return context.finding(
         NAME,
         limits["acknowledged" if exposed else "uncommitted"],
         f"{quantity(number, 'record')} on {on} left on broker {broker}, which is not back",
-        min(own["at"] for _, own, _ in first.values()),
+        min(left.own["at"] for left in found),
         context.logs_end,
         context.read_lines(places),
         brokers=sorted({broker, *(loss.leader for loss in losses if loss.leader is not None)}),
-        partitions=sorted(first),
+        partitions=sorted(loss.partition for loss in losses),
         losses=losses,
         measures={
             "lost_records_min": number,

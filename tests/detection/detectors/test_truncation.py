@@ -187,3 +187,27 @@ def test_what_it_has_cut_already_is_told_as_that(tmp_path: Path) -> None:
     )
     [found] = find(context)
     assert found.title.endswith("truncated on 1 partition after a clean failover")
+
+
+def test_records_that_two_brokers_have_which_are_not_back_count_once(tmp_path: Path) -> None:
+    gone = [absence(1, "controlled", 100), absence(4, "crash", 101)]
+    ends = [follows(), follows(73) | {"node": "broker-4", "file": "broker-4/server.log"}]
+    leader = epoch(6, 3, 101, log_end=70)
+    [found] = find(case(tmp_path, away=gone, events=ends, leadership=[leader]))
+
+    assert (found.title, found.measures["lost_records_max"]) == (
+        "5 records on 1 partition left on broker 1, which is not back", 5,
+    )  # fmt: skip
+    assert "only brokers 1 and 4 have them" in found.losses[0].note
+
+
+@pytest.mark.parametrize(("end", "left"), [(75, [5]), (73, [3, 2])])
+def test_what_a_broker_that_runs_has_truncated_is_not_counted_again(
+    end: int, left: list[int], tmp_path: Path
+) -> None:
+    away = [absence(1, "crash", 100)]
+    other = cut(110, 4, leader_epoch=6, leader=3, log_end=end)
+    leader = epoch(6, 3, 101, log_end=70)
+    found = find(case(tmp_path, away=away, events=[follows()], leadership=[leader], cuts=[other]))
+
+    assert left == [one.measures["lost_records_max"] for one in found]
